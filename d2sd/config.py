@@ -273,10 +273,10 @@ class Settings(TypedDict, total=False):
 
 def with_settings(config: DecodeConfig, settings: Mapping[str, Any]) -> DecodeConfig:
     """Returns a config in which some fields have new values. Raises ``InputError`` for an invalid value or an unknown field."""
-    known = [f.name for f in fields(DecodeConfig)]
+    names = [f.name for f in fields(DecodeConfig)]
     for name in settings:
-        if name not in known:
-            near = get_close_matches(name, known)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"choose from: {', '.join(known)}"
+        if name not in names:
+            near = get_close_matches(name, names)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"choose from: {', '.join(names)}"
             raise InputError(f"unknown setting {name[:40]!r}; {hint}")
     return replace(config, **settings)

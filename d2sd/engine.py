@@ -104,7 +104,7 @@ class Engine:
 
         request: a result of ``request``.
         """
-        with self._begun(request) as (run, prefill):
+        with self._after_prefill(request) as (run, prefill):
             steps = []
             while run.stop_reason is None:
                 with self.lock:
@@ -360,7 +360,7 @@ class Engine:
         stop: called before every step; the run ends when it returns True. Closing the iterator also ends the run. In both
             cases, the run releases its caches.
         """
-        with self._begun(request) as (run, prefill):
+        with self._after_prefill(request) as (run, prefill):
             yield prefill
             while run.stop_reason is None:
                 if stop():
@@ -372,7 +372,7 @@ class Engine:
         yield run.finished()
 
     @contextmanager
-    def _begun(self, request: Request) -> Iterator[tuple[Generation, PrefillDone]]:
+    def _after_prefill(self, request: Request) -> Iterator[tuple[Generation, PrefillDone]]:
         """Context manager that yields a generation after its prefill, and the event of the prefill."""
         ids, config = request.ids, request.config
         with self._lent_passes(config, len(ids) + config.max_new_tokens) as passes:

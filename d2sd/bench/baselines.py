@@ -64,7 +64,7 @@ def make_baselines(
         label, options = f"transformers {name}", {}
         try:
             if name.startswith("assistant"):
-                options = {"assistant_model": _draft_model(engine, whole=name == "assistant_chain")}
+                options = {"assistant_model": _draft_model(engine, fixed_length=name == "assistant_chain")}
             elif name == "dflash":
                 options = {"assistant_model": _stock_drafter(engine.models.first), "speculation_type": "dflash"}
         except InputError as error:
@@ -121,16 +121,16 @@ class Generate:
         return BenchRun(tuple(output), len(output) - first, len(passes) - 1, ended - passes[0])
 
 
-def _draft_model(engine: Engine, whole: bool) -> Any:
+def _draft_model(engine: Engine, fixed_length: bool) -> Any:
     """Returns a ``stock_twin`` of the draft model.
 
-    whole: whether it drafts ``MODEL_CHAIN`` − 1 tokens in every step, as the method ``draft_model`` does by default. Otherwise, it
+    fixed_length: whether it drafts ``MODEL_CHAIN`` − 1 tokens in every step, as the method ``draft_model`` does by default. Otherwise, it
         drafts as many tokens as transformers chooses for each step.
     """
     if engine.models.draft_model is None:
         raise InputError(f"{engine.models.name} has no draft model; give one with --draft-model")
     twin = stock_twin(engine.models.draft_model)
-    if whole:
+    if fixed_length:
         settings = twin.generation_config
         settings.num_assistant_tokens, settings.num_assistant_tokens_schedule = MODEL_CHAIN - 1, "constant"
         settings.assistant_confidence_threshold = 0.0

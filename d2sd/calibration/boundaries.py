@@ -60,7 +60,7 @@ class Ranks:
     num_branches: int | None = None
 
 
-def predicted(table: StepTable) -> np.ndarray:
+def predicted_outcomes(table: StepTable) -> np.ndarray:
     """Returns the likeliest outcome of each step, (N,), numbered as in ``Matrix``."""
     r, full = boundary_posteriors(table.confidence)
     if not r.shape[1]:
@@ -69,7 +69,7 @@ def predicted(table: StepTable) -> np.ndarray:
     return np.where(full > r[np.arange(len(r)), best], r.shape[1], best)
 
 
-def happened(table: StepTable) -> np.ndarray:
+def actual_outcomes(table: StepTable) -> np.ndarray:
     """Returns the actual outcome of each step, (N,), numbered as in ``Matrix``; meaningless if the boundary is unknown."""
     return np.where(table.boundary >= table.drafted, table.confidence.shape[1], table.boundary)
 
@@ -78,7 +78,7 @@ def outcome_matrix(table: StepTable) -> Matrix:
     """Returns predicted against actual outcomes of the steps with confidences and a known boundary."""
     table = table.take(table.has_confidence)
     seen, size = table.boundary_known, table.confidence.shape[1] + 1
-    cells = happened(table)[seen] * size + predicted(table)[seen]
+    cells = actual_outcomes(table)[seen] * size + predicted_outcomes(table)[seen]
     counts = np.bincount(cells, minlength=size * size).reshape(size, size)
     return Matrix(tuple(map(tuple, counts.tolist())), int((~seen & (table.drafted > 0)).sum()))
 

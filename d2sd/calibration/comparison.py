@@ -184,7 +184,7 @@ def _ece_above_chance(a: ResampledSide, b: ResampledSide, tests: int) -> Differe
     return _difference("ece_above_chance", above_chance, [len(a.scores), len(b.scores)], a, b, tests)
 
 
-def _over(
+def _mean_rows(
     values: np.ndarray, unit: np.ndarray, where: np.ndarray | slice = slice(None)
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns the ``Rows`` of a mean: values of the steps or positions that ``where`` selects, ones, and units."""
@@ -193,14 +193,14 @@ def _over(
 
 
 FIGURES: dict[str, Rows] = {
-    "tokens": lambda d: _over(d.table.committed, d.unit),
+    "tokens": lambda d: _mean_rows(d.table.committed, d.unit),
     "speed": lambda d: (d.table.committed.astype(float), d.table.seconds, d.unit),
-    "first": lambda d: _over(d.table.gained[:, 0], d.unit, d.table.drafted > 0),
-    "hit": lambda d: _over(d.table.hit, d.unit, d.table.redrafted),
-    "repaired": lambda d: _over(d.table.repaired, d.unit, d.table.redrafted),
+    "first": lambda d: _mean_rows(d.table.gained[:, 0], d.unit, d.table.drafted > 0),
+    "hit": lambda d: _mean_rows(d.table.hit, d.unit, d.table.redrafted),
+    "repaired": lambda d: _mean_rows(d.table.repaired, d.unit, d.table.redrafted),
     "redraft": lambda d: (d.table.gained[:, 1:-1].sum(1).astype(float), d.table.branches.astype(float), d.unit),
-    "nodes": lambda d: _over(d.table.nodes.sum(1) + 1, d.unit),
-    "gap": lambda d: _over(d.scores.accepted - d.scores.confidence, d.unit[d.scores.row]),
+    "nodes": lambda d: _mean_rows(d.table.nodes.sum(1) + 1, d.unit),
+    "gap": lambda d: _mean_rows(d.scores.accepted - d.scores.confidence, d.unit[d.scores.row]),
 }
 OF_DRAFTER = frozenset({"gap", "ece_above_chance"})  # figures of the first drafter alone
 

@@ -17,10 +17,10 @@ from d2sd.calibration.boundaries import (
     Matrix,
     Ranks,
     Second,
+    actual_outcomes,
     gains,
-    happened,
     outcome_matrix,
-    predicted,
+    predicted_outcomes,
     rank_table,
     ranks,
     second_report,
@@ -291,7 +291,11 @@ class MeasuredRuns:
             texts = [w.texts[: len(scored)] for w, scored in zip(words, confidence, strict=True)]
         size, boundary = table.confidence.shape[1], ranks(table.confidence, table.boundary)
         rank = np.where(table.rejected & (boundary < size), boundary + 1, 0)
-        outcomes, guesses, seen = happened(table), predicted(table), np.flatnonzero(table.boundary_known)
+        outcomes, guesses, seen = (
+            actual_outcomes(table),
+            predicted_outcomes(table),
+            np.flatnonzero(table.boundary_known),
+        )
         row, source = np.nonzero(table.gained)
         groups = {group.name: n for n, group in enumerate(report.domains)}
         group = np.array([groups.get(domain, -1) for domain in tables.domains], int)

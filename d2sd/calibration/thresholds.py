@@ -153,10 +153,10 @@ def stop_report(
     costs: costs of steps; None if they are unknown, so that no times are calculated.
     domains: prompt group of every run.
     """
-    there, (unit, name) = table.has_confidence, units(table)
-    if not there.any():
+    usable, (unit, name) = table.has_confidence, units(table)
+    if not usable.any():
         return None
-    chains = _Chains(table.take(there), unit[there], sequential, costs)
+    chains = _Chains(table.take(usable), unit[usable], sequential, costs)
     lengths = range(1, int(chains.table.drafted.max()) + 1)
     cuts: dict[str, Sequence[float]] = {"product": THRESHOLDS, "single": THRESHOLDS, "length": lengths}
     stops = tuple(chains.stop(rule, value) for rule, values in cuts.items() for value in values)

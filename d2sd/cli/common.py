@@ -132,34 +132,34 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_output(
-    parser: argparse._ActionsContainer, *flags: str, folder: bool = False, own: Sequence[str] = (), **options: Any
+    parser: argparse._ActionsContainer, *flags: str, folder: bool = False, markers: Sequence[str] = (), **options: Any
 ) -> None:
-    """Adds an option that names a file or folder to write. If ``own`` is empty, also adds the option ``--force``.
+    """Adds an option that names a file or folder to write. If ``markers`` is empty, also adds the option ``--force``.
 
-    folder: whether the output is a folder. If ``own`` is empty, the command itself must check the folder with ``check_folder``.
-    own: for commands that can resume an earlier run: suffixes such as ``/pair.json``. If the file output + suffix exists, the
+    folder: whether the output is a folder. If ``markers`` is empty, the command itself must check the folder with ``check_folder``.
+    markers: for commands that can resume an earlier run: suffixes such as ``/pair.json``. If the file output + suffix exists, the
         output is that of an earlier run and may be continued. Other existing content is rejected.
     options: arguments of ``add_argument``.
     """
     action = parser.add_argument(*flags, **options)
     outputs = parser.get_default("outputs") or {}
-    parser.set_defaults(outputs={**outputs, action.dest: (folder, tuple(own))})
-    if not own and "--force" not in parser._option_string_actions:
+    parser.set_defaults(outputs={**outputs, action.dest: (folder, tuple(markers))})
+    if not markers and "--force" not in parser._option_string_actions:
         parser.add_argument("--force", action="store_true", help="replace existing files")
 
 
 def check_outputs(arguments: argparse.Namespace) -> None:
     """Raises ``InputError`` if an output cannot be written, or if it exists and ``--force`` is not given."""
     outputs: list[Path] = []
-    for dest, (folder, own) in getattr(arguments, "outputs", {}).items():
+    for dest, (folder, markers) in getattr(arguments, "outputs", {}).items():
         value = getattr(arguments, dest)
         if value is None or str(value) == "-" or _is_device(path := Path(value)):
             continue
         if any(path.resolve() == other.resolve() for other in outputs):
             raise InputError(f"{path} is named for two outputs; give them different names")
         outputs.append(path)
-        if own:
-            _check_own(arguments, path, folder, own)
+        if markers:
+            _check_resumable(arguments, path, folder, markers)
         elif not folder:
             check_output(arguments, path)
 
@@ -174,7 +174,7 @@ def check_output(arguments: argparse.Namespace, path: Path) -> None:
         raise InputError(f"cannot write {path}: there is no folder {path.parent}")
     if not path.exists():
         return
-    if any(path.samefile(other) for other in _inputs(arguments)):
+    if any(path.samefile(other) for other in _input_files(arguments)):
         raise InputError(f"{path} is an input of this command; name another output file")
     if not arguments.force:
         raise InputError(f"{path} already exists; name another file, or replace it with --force")
@@ -187,19 +187,19 @@ def check_folder(folder: Path) -> None:
     make_folder(folder)
 
 
-def _check_own(arguments: argparse.Namespace, path: Path, folder: bool, own: Sequence[str]) -> None:
+def _check_resumable(arguments: argparse.Namespace, path: Path, folder: bool, markers: Sequence[str]) -> None:
     """Raises ``InputError`` if an output is an input of the command, or has content that the command did not write.
 
-    folder, own: as for ``add_output``.
+    folder, markers: as for ``add_output``.
     """
     if not path.exists():
         return
-    if any(path.samefile(other) for other in _named(arguments)):
+    if any(path.samefile(other) for other in _named_paths(arguments)):
         raise InputError(f"{path} is an input of this command; name another output")
     if folder != path.is_dir():
         raise InputError(f"{path} is {'not a' if folder else 'a'} folder; name another output")
     full = any(path.iterdir()) if folder else path.stat().st_size
-    if full and not any(Path(f"{path}{ending}").exists() for ending in own):
+    if full and not any(Path(f"{path}{ending}").exists() for ending in markers):
         raise InputError(
             f"{path} contains something that this command did not write; name another {'folder' if folder else 'file'}"
         )
@@ -209,7 +209,7 @@ def _is_device(path: Path) -> bool:
     return str(path).startswith("/dev/") or (path.exists() and not path.is_file() and not path.is_dir())
 
 
-def _named(arguments: argparse.Namespace) -> Iterator[Path]:
+def _named_paths(arguments: argparse.Namespace) -> Iterator[Path]:
     """Yields the existing files and folders that the arguments name, except outputs."""
     for name, value in vars(arguments).items():
         if name in ("argv", "command", "outputs", *arguments.outputs):
@@ -220,9 +220,9 @@ def _named(arguments: argparse.Namespace) -> Iterator[Path]:
                     yield Path(item)
 
 
-def _inputs(arguments: argparse.Namespace) -> Iterator[Path]:
+def _input_files(arguments: argparse.Namespace) -> Iterator[Path]:
     """Yields the files that the arguments name, except outputs, and the files directly inside the folders that they name."""
-    for path in _named(arguments):
+    for path in _named_paths(arguments):
         yield from (p for p in (path.iterdir() if path.is_dir() else (path,)) if p.is_file())
 
 

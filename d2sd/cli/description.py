@@ -118,13 +118,13 @@ def draw_tree(step: StepDone) -> Iterator[str]:
     while waiting:
         item, before, under = waiting.pop()
         if item.id == len(step.nodes):
-            yield f"{before}{BONUS} {visible(item.text)}{_chance('  target', item.target_probability)}"
+            yield f"{before}{BONUS} {visible(item.text)}{_probability('  target', item.target_probability)}"
             continue
         chain = [item]
         while item.state == "unreached" and len(children[chain[-1].id]) == 1:
             chain += children[chain[-1].id]
         choice = wanted.get(item.parent)
-        yield f"{before}{MARKS[item.state]} {_words(chain, choice.text if choice else None)}"
+        yield f"{before}{MARKS[item.state]} {_describe_nodes(chain, choice.text if choice else None)}"
         below = children[chain[-1].id]
         if len(below) == 1:
             waiting.append((below[0], under, under))
@@ -134,7 +134,7 @@ def draw_tree(step: StepDone) -> Iterator[str]:
             waiting += [(child, f"{stem}├─", f"{stem}│ ") for child in reversed(below[:-1])]
 
 
-def _words(chain: list[Node], wanted: str | None) -> str:
+def _describe_nodes(chain: list[Node], wanted: str | None) -> str:
     """Returns the description of a node, or of a chain of nodes that the target did not reach.
 
     wanted: text of the token that the target chose after the parent of the node; None if it chose none.
@@ -146,13 +146,13 @@ def _words(chain: list[Node], wanted: str | None) -> str:
     words = visible(node.text)
     if node.state == "root":
         return words
-    words += f"  {node.proposer} drafter{_chance('', node.drafter_probability)}{_chance(', target', node.target_probability)}"
+    words += f"  {node.proposer} drafter{_probability('', node.drafter_probability)}{_probability(', target', node.target_probability)}"
     if node.target_rank is not None and node.state != "unreached":
         words += f" (rank {node.target_rank + 1})"
     return words + (f"; the target wanted {visible(wanted)}" if node.state == "rejected" and wanted is not None else "")
 
 
-def _chance(name: str, probability: float | None) -> str:
+def _probability(name: str, probability: float | None) -> str:
     return "" if probability is None else f"{name} {probability:.3f}"
 
 

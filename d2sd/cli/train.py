@@ -78,7 +78,7 @@ def _add_pair(parser: argparse.ArgumentParser) -> None:
     add = _option_adder(parser, PairTraining)
     add("--target", "target model; NAME: a target from `d2sd get`", required=True, metavar=TARGET)
     add_output(
-        parser, "--out", folder=True, own=PAIR, type=Path, required=True, metavar="FOLDER",
+        parser, "--out", folder=True, markers=PAIR, type=Path, required=True, metavar="FOLDER",
         help="folder of both drafters and their training data; to resume an interrupted run, name its folder",
     )  # fmt: skip
     add("--prompts", "typical questions of users; a chat model writes more questions if needed", nargs="+", default=[], metavar=PROMPTS)  # fmt: skip
@@ -97,7 +97,7 @@ def _add_regenerate(parser: argparse.ArgumentParser) -> None:
     add("--prompts", "file of prompts (lines with prompt) or of conversations (lines with turns or messages; the target answers every "
         "turn), or a column of a hub data set (needs the package datasets)", nargs="+", required=True, metavar=PROMPTS)  # fmt: skip
     add("--chat", "put prompts into the target's chat template", action="store_true")
-    add_output(parser, "--out", own=(".settings.json",), type=Path, required=True, metavar=JSONL, help="file of the responses")  # fmt: skip
+    add_output(parser, "--out", markers=(".settings.json",), type=Path, required=True, metavar=JSONL, help="file of the responses")  # fmt: skip
     add("--batch-size", "responses written in parallel")
     add("--max-new-tokens", "maximum tokens of a response")
     add("--server", "get the responses from this OpenAI-compatible server, which runs the target (vLLM, SGLang, llama.cpp)", metavar="URL")  # fmt: skip
@@ -124,7 +124,7 @@ def _add_training(parser: argparse.ArgumentParser, training: type[DrafterTrainin
     add("--target", "target model; NAME: a target from `d2sd get`", required=True, metavar=TARGET)
     add("--responses", "file written by `d2sd train regenerate`", type=Path, required=True, metavar=JSONL)
     add_output(
-        parser, "--out", folder=True, own=("/metrics.jsonl",), type=Path, required=True, metavar="FOLDER",
+        parser, "--out", folder=True, markers=("/metrics.jsonl",), type=Path, required=True, metavar="FOLDER",
         help="folder of the drafter, checkpoints and metrics",
     )  # fmt: skip
     add("--target-layers", f"target layers that the drafter reads (default: {taps})", type=int, nargs="+", dest="target_layer_ids", metavar="N")  # fmt: skip
@@ -149,7 +149,7 @@ def _add_recipe(parser: argparse.ArgumentParser) -> None:
     add("--prompts", "more questions, in addition to those that the target writes", nargs="+", default=[], metavar=PROMPTS)  # fmt: skip
     add("--minutes", "time for all drafters")
     add_output(
-        parser, "--out", folder=True, own=PAIR, type=Path, default=Path("runs/smollm2"), metavar="FOLDER",
+        parser, "--out", folder=True, markers=PAIR, type=Path, default=Path("runs/smollm2"), metavar="FOLDER",
         help="folder of the drafters (default: runs/smollm2)",
     )  # fmt: skip
 

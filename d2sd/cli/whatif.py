@@ -141,9 +141,7 @@ def run(arguments: argparse.Namespace) -> int:
         source = "recorded runs"
         if prompts:
             sha256 = digest(arguments.prompts, prompts)[:16]
-            source = (
-                f"greedy answers to {count(len(prompts), 'prompt')} of {_public(arguments.prompts)} (sha256 {sha256})"
-            )
+            source = f"greedy answers to {count(len(prompts), 'prompt')} of {_without_folder(arguments.prompts)} (sha256 {sha256})"
         _show(arguments, traces, rows, len(sources) == 1 and not prompts, machine, source)
     for label, reason in left_out.items():
         print(printable(f"left out: {label} ({reason})"), file=sys.stderr)
@@ -324,7 +322,11 @@ def _show(
         *(_compare_with_log(traces, rows[-1].outcomes) if traces[0].header["method"] not in METHODS else []),
         *_conditions(traces, figures, costs, machine),
     ]
-    origin = {"Texts": source, "Command": f"d2sd {shlex.join(map(_public, arguments.argv))}", "Versions": VERSIONS}
+    origin = {
+        "Texts": source,
+        "Command": f"d2sd {shlex.join(map(_without_folder, arguments.argv))}",
+        "Versions": VERSIONS,
+    }
     origin |= {f"Weights of {row.name}": row.weights for row in rows if row.weights}
     if arguments.html:
         from d2sd.figures.intervals import replay_panels
@@ -421,6 +423,6 @@ def _compare_with_log(traces: Sequence[Trace], outcomes: Sequence[ReplayOutcome]
         )
 
 
-def _public(word: str) -> str:
+def _without_folder(word: str) -> str:
     """Returns a word of the command line. Of an absolute path, returns only the last part, since reports may be published."""
     return Path(word).name if Path(word).is_absolute() else word

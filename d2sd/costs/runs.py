@@ -28,7 +28,7 @@ def mean_cost(machine: StageCosts, trace: Trace) -> float | None:
     return None if total is None or not trace.steps else total / len(trace.steps)
 
 
-def here(
+def recording_machine(
     trace: Trace, plain: float | None, unwatched: float | None, table: StageCosts | None = None
 ) -> StageCosts | None:
     """Returns the machine that recorded a run, derived from the run's step times; None if these or ``plain`` are unknown.
@@ -54,8 +54,10 @@ def here(
     verified = scale * stages["verify"]
     one = max(1e-9, 1 / plain - other)
     machine = StageCosts(
-        first_draft=_through(first, scale * stages["first_draft"], None if table is None else table.first_draft),
-        second_draft=_through(again, scale * stages["second_draft"], None if table is None else table.second_draft),
+        first_draft=_scaled_curve(first, scale * stages["first_draft"], None if table is None else table.first_draft),
+        second_draft=_scaled_curve(
+            again, scale * stages["second_draft"], None if table is None else table.second_draft
+        ),
         verify=Curve(((1, one),)),
         other=other,
         name="Here",
@@ -71,7 +73,7 @@ def here(
     return replace(machine, verify=Curve.through(points))
 
 
-def _through(rows: list[int], seconds: float, table: Curve | None) -> Curve:
+def _scaled_curve(rows: list[int], seconds: float, table: Curve | None) -> Curve:
     """Returns ``table`` multiplied by a factor, so that passes with these numbers of rows take ``seconds`` in total.
 
     rows: number of rows of each pass. If there are no passes, the curve is not scaled.

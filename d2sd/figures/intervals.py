@@ -54,8 +54,8 @@ def replay_panels(rows: Sequence[DrafterFigures], steps: Sequence[int | None]) -
     base = next(row.name for row in rows if row.whole.difference is None)
     differences = [row.whole.difference or Estimate(0.0) for row in rows]
     shares = [row.reached[0] if row.reached else Estimate(None) for row in rows]
-    known = [step for step in steps if step is not None]
-    places = known if len(rows) == len(known) > 1 else []
+    known_steps = [step for step in steps if step is not None]
+    places = known_steps if len(rows) == len(known_steps) > 1 else []
     over = " over training" if places else ""
     question = "How many tokens does a step commit? Lines: 95% interval."
     yield _measured("alpha", f"α{over}", question, "tokens per step", names, alphas, decimal, places)
@@ -103,6 +103,8 @@ def differences_panel(found: Comparison) -> Panel:
     """Returns the panel of a comparison. It shows every difference B − A that has an interval, each on a separate scale.
 
     The dots of clear differences, whose intervals exclude 0, are filled.
+
+    found: result of ``d2sd.calibration.report.compare_runs``.
     """
     columns: Columns[Difference] = {
         "": lambda d: COMPARED[d.name].label,

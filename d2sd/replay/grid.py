@@ -11,7 +11,7 @@ import msgspec
 
 from d2sd.config import DecodeConfig
 from d2sd.costs.machines import StageCosts, cost_drawing
-from d2sd.costs.runs import here
+from d2sd.costs.runs import recording_machine
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
@@ -88,7 +88,7 @@ def replay_grid(engine: Engine, trace: Trace, baseline: Baseline | None = None) 
     machine = None
     if baseline is not None and not baseline.disturbed:
         table = engine.costs(engine.resolve(replace(base, backend=trace.header["config"].get("backend", "auto"))))
-        machine = here(trace, baseline.tokens_per_second, baseline.unwatched, table)
+        machine = recording_machine(trace, baseline.tokens_per_second, baseline.unwatched, table)
     yield GridProgress(len(configs), len(configs), grid_line(trace, points, machine))
 
 

@@ -12,7 +12,7 @@ from app import presets
 from app.runs.share import class_page
 from app.session import History
 from d2sd.costs.machines import H200
-from d2sd.costs.runs import here
+from d2sd.costs.runs import recording_machine
 from d2sd.trace.run import RecordedRun
 from tests.chromium import new_page
 from tests.e2e.driving import PATIENCE, open_tab
@@ -44,7 +44,7 @@ def python():
     tokens = totals.tokens - len(trace.prefill.committed)
     undrawn = tokens / unwatched / sum(sum(vars_of(s.seconds).values()) for s in trace.steps)
     stages = {name: undrawn * seconds for name, seconds in vars_of(step.seconds).items()}
-    machine = here(trace, plain, unwatched)
+    machine = recording_machine(trace, plain, unwatched)
     assert machine is not None
     return {
         "step": sum(stages.values()),
