@@ -66,7 +66,7 @@ def summarise(runs: Sequence[BenchRun], entries: Sequence[Entry], seed: int = 0)
 
 def _row(entry: Entry, runs: list[BenchRun], plain: list[BenchRun] | None, seed: int) -> dict[str, Any]:
     def figure(name: str, above: Sequence[float], below: Sequence[float]) -> dict[str, Any]:
-        """Returns two fields of the row: Σ above ÷ Σ below under ``name``, and its interval."""
+        """Returns two fields of a row: the ratio Σ above ÷ Σ below, whose key is ``name``, and its interval."""
         numerator, denominator = np.array(above, float), np.array(below, float)
         ratio = float(numerator.sum() / denominator.sum())
         return {name: ratio, f"{name}_interval": interval(numerator, denominator, seed)}

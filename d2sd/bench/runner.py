@@ -112,7 +112,7 @@ def run_bench(
 
 
 def run_count(entries: int, prompts: int, repeats: int) -> int:
-    """Returns the number of runs of ``run_bench``, warm-up included, after each of which it calls ``progress``."""
+    """Returns how often ``run_bench`` runs an entry, including the warm-up. It calls ``progress`` after every run."""
     return entries * (1 + prompts * repeats) if prompts else 0
 
 

@@ -193,9 +193,9 @@ def count_launches(events: Iterable[tuple[str, str]]) -> tuple[float, float]:
 def context_row(
     engine: Engine, config: DecodeConfig, context: int, floors: Floors, repeats: int, layers: str
 ) -> dict[str, Any]:
-    """Returns one row of the main table: times in milliseconds, number of nodes, and memory in gigabytes, after one context.
+    """Returns the row of the main table for one context: times in milliseconds, number of nodes, and memory in gigabytes.
 
-    Without a GPU, figures of GPUs are None.
+    Figures that need a GPU are None without one.
 
     context: number of tokens before the measured steps.
     layers: one of ``LAYERS``.

@@ -84,7 +84,12 @@ def outcome_matrix(table: StepTable) -> Matrix:
 
 
 def prefix_ranks(confidence: np.ndarray) -> np.ndarray:
-    """Returns the rank of every r(i) within its draft, (N, G). Rank 0 is the likeliest; of equal r(i), the smaller i comes first."""
+    """Returns, for each of N drafts, the rank of every boundary i by its predicted probability r(i), (N, G).
+
+    The likeliest boundary has rank 0. Of equally likely boundaries, the smaller one comes first.
+
+    confidence: column of ``StepTable``, (N, G).
+    """
     r, _ = boundary_posteriors(confidence)
     order = np.argsort(-r, axis=1, kind="stable")
     rank = np.empty_like(order)
@@ -93,7 +98,7 @@ def prefix_ranks(confidence: np.ndarray) -> np.ndarray:
 
 
 def ranks(confidence: np.ndarray, boundary: np.ndarray) -> np.ndarray:
-    """Returns the rank of each draft's true boundary among all r(i), (N,), as in ``prefix_ranks``.
+    """Returns, for each of N drafts, the rank of the true boundary by its predicted probability, as in ``prefix_ranks``, (N,).
 
     The rank is G if the boundary is unknown or all drafted tokens were accepted.
 

@@ -41,7 +41,7 @@ class Replayed:
 
     @property
     def words(self) -> tuple[str, str]:
-        """α, and its difference from the base, with intervals."""
+        """α and its difference from the α of the base, as two texts with intervals."""
         difference = "" if self.difference is None else with_interval(self.difference, signed_decimal, "[]")
         return with_interval(self.alpha, decimal, "[]"), difference
 

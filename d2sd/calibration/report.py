@@ -291,11 +291,8 @@ class MeasuredRuns:
             texts = [w.texts[: len(scored)] for w, scored in zip(words, confidence, strict=True)]
         size, boundary = table.confidence.shape[1], ranks(table.confidence, table.boundary)
         rank = np.where(table.rejected & (boundary < size), boundary + 1, 0)
-        outcomes, guesses, seen = (
-            actual_outcomes(table),
-            predicted_outcomes(table),
-            np.flatnonzero(table.boundary_known),
-        )
+        outcomes, guesses = actual_outcomes(table), predicted_outcomes(table)
+        seen = np.flatnonzero(table.boundary_known)
         row, source = np.nonzero(table.gained)
         groups = {group.name: n for n, group in enumerate(report.domains)}
         group = np.array([groups.get(domain, -1) for domain in tables.domains], int)

@@ -108,7 +108,7 @@ class Resampler:
 
 
 def bounded(share: Estimate, count: int) -> Estimate:
-    """Returns a share of ``count`` rows with a proper interval: a share of 0 or 1, whose resamples are all equal, gets Wilson's."""
+    """Returns a share of ``count`` rows. If it is 0 or 1, so that all its resamples are equal, it gets Wilson's interval."""
     if share.low is None or share.value is None or 0 < share.value < 1:
         return share
     return Estimate(share.value, *wilson(share.value, count))

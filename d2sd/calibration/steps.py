@@ -150,7 +150,7 @@ class RunTables:
 
     prompts, domains: prompt and prompt group of every run.
     tempered: confidence at ``TEMPERATURES``, (N, G, len(TEMPERATURES)) float32; (N, 0, …) if no step recorded it.
-    head: value of the drafter's confidence head for each drafted token, (N, G); NaN elsewhere; (N, 0) if no step has a head.
+    head: output of the drafter's confidence head for each drafted token, (N, G); NaN elsewhere; (N, 0) without a head.
     right: for each re-draft of the second drafter, whether its prefix was accepted and the text continued after the prefix.
     redrafted: the scored tokens of the re-drafts for which ``right`` is true, up to and including the first rejected token.
     verified: the scored tree nodes of the steps that have no block draft (EAGLE-3). A node that the target did not reach counts as

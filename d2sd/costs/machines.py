@@ -56,7 +56,10 @@ class Curve:
         return y0 + (y1 - y0) * (rows - x0) / (x1 - x0)
 
     def next_row(self, rows: int) -> float:
-        """Returns the seconds per additional row: the smallest mean slope from ``rows`` to a later point of the curve."""
+        """Returns how many seconds a row in addition to ``rows`` rows takes, if enough rows are added.
+
+        This is the smallest mean slope of the curve from ``rows`` to one of its later points.
+        """
         ends = [*(end for end, _ in self.points if end > rows), max(rows, self.points[-1][0]) + 1]
         return min((self.seconds(end) - self.seconds(rows)) / (end - rows) for end in ends)
 

@@ -161,7 +161,7 @@ def boundary_hit(step: StepDone) -> bool | None:
     return None if outcome in (None, "all") else outcome != "missed"
 
 
-def closed_from(step: StepDone, method: str) -> int | None:
+def shortest_excluded_prefix(step: StepDone, method: str) -> int | None:
     """Returns the length of the shortest prefix that was excluded from selection, since it contains an end-of-text token.
 
     Such a prefix is recognised by a less likely prefix that was selected. Returns None if there is none, or if ``method`` draws
@@ -230,7 +230,7 @@ def _whole(config: Mapping[str, Any], name: str) -> int:
 class StepOutcome(Struct, frozen=True, tag_field="event", tag="Outcome"):
     """Results that are computed from a step for the page. They are not part of a trace, so that a file cannot contradict its steps.
 
-    verdict, gained, closed, work: results of ``verdict``, ``tokens_gained``, ``closed_from`` and ``Work.of``.
+    verdict, gained, closed, work: results of ``verdict``, ``tokens_gained``, ``shortest_excluded_prefix`` and ``Work.of``.
     """
 
     verdict: Verdict | None
@@ -240,7 +240,7 @@ class StepOutcome(Struct, frozen=True, tag_field="event", tag="Outcome"):
 
     @classmethod
     def of(cls, step: StepDone, header: Mapping[str, Any]) -> StepOutcome:
-        closed = closed_from(step, str(header.get("method")))
+        closed = shortest_excluded_prefix(step, str(header.get("method")))
         return cls(verdict(step), tokens_gained(step), closed, Work.of(step, header))
 
 

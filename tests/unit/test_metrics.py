@@ -14,7 +14,7 @@ from d2sd.trace.events import Committed, Node, StepDone, to_line
 from d2sd.trace.metrics import (
     Work,
     boundary_hit,
-    closed_from,
+    shortest_excluded_prefix,
     instructiveness,
     tokens_gained,
     totals,
@@ -71,10 +71,10 @@ def test_totals_count_repairs_and_redraft_tokens():
 
 def test_closed_from_detects_drafted_end_of_text():
     passed = replace(step(1, (2,), 0), boundary_posterior=(0.1, 0.4, 0.2))
-    assert closed_from(passed, "d2sd") == 1
-    assert closed_from(passed, "random_prefix") is None
-    assert closed_from(replace(passed, selected_prefixes=(1, 2)), "d2sd") is None
-    assert closed_from(replace(passed, selected_prefixes=()), "d2sd") is None
+    assert shortest_excluded_prefix(passed, "d2sd") == 1
+    assert shortest_excluded_prefix(passed, "random_prefix") is None
+    assert shortest_excluded_prefix(replace(passed, selected_prefixes=(1, 2)), "d2sd") is None
+    assert shortest_excluded_prefix(replace(passed, selected_prefixes=()), "d2sd") is None
 
 
 def test_instructiveness_prefers_steps_with_kept_and_gained_tokens():
