@@ -11,10 +11,8 @@ class InputError(ValueError):
 def first_line(error: Exception, most: int = 300) -> str:
     """Returns the first line of an error's message, cut to ``most`` characters. If the message is empty, returns the error's type."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    message_lines = lines[
-        : 2 if lines[0].endswith(":") else 1
-    ]  # a line that ends with a colon continues on the next line
-    return " ".join(" ".join(message_lines).split())[:most]
+    end = 2 if lines[0].endswith(":") else 1  # a line that ends with a colon continues on the next line
+    return " ".join(" ".join(lines[:end]).split())[:most]
 
 
 def error_line(error: Exception) -> str:

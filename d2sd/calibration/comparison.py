@@ -35,10 +35,12 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The values of one figure for A and for B, and their difference.
+    """One figure of both sides, and its difference.
 
+    name: name of the figure, as in ``Comparison.figures``.
+    a, b: the figure of side A and of side B.
     difference: B − A.
-    count_a, count_b: number of rows (steps or positions) of each side.
+    count_a, count_b: number of steps or positions from which the figure of each side is computed.
     """
 
     name: str
@@ -147,8 +149,8 @@ class Comparison:
 def compare(a: Side, b: Side, same_text: bool = False) -> Comparison:
     """Returns the comparison of two sets of runs.
 
-    same_text: whether both sides have the same texts in the same order. If they have, but too few prompts to resample, the same
-        blocks of text are resampled on both sides.
+    same_text: whether both sides have the same texts in the same order. If this is true and there are too few prompts to resample,
+        the same blocks of text are resampled on both sides.
     """
     of_a, of_b, name, paired = common_units(a, b, same_text)
     counts = [int(unit.max(initial=-1)) + 1 for unit in (of_a, of_b)]

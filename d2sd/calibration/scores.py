@@ -65,7 +65,7 @@ def bin_numbers(confidence: np.ndarray) -> np.ndarray:
 
 
 def reliability(scores: Scores) -> list[Bin]:
-    """Returns all bins of a reliability diagram, in order. An empty bin has count 0 and its centre as confidence."""
+    """Returns all bins of a reliability diagram, in ascending order. The confidence of an empty bin is the bin's centre."""
     edges = EDGES.round(9).tolist()
     return [
         Bin(left, end, n, c / n, a / n, *wilson(a / n, n)) if n else Bin(left, end, 0, (left + end) / 2, 0.0, 0.0, 1.0)

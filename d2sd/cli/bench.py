@@ -124,7 +124,7 @@ def _whole_numbers(text: str) -> tuple[int, ...]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs the benchmark and prints its results. Returns the exit code."""
+    """Runs the benchmark and prints its results. Returns the exit status."""
     transformers.logging.set_verbosity_error()
     arguments.repeats = (GPU_REPEATS if arguments.what else 1) if arguments.repeats is None else arguments.repeats
     if arguments.repeats < 1:
