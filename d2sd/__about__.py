@@ -1,4 +1,4 @@
-"""Package version, location of the data files, and lazy imports of public names."""
+"""The version of the package, the folder of its data files, and lazy imports of public names."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ HOME = _INSTALLED if _INSTALLED.is_dir() else _INSTALLED.parents[1]
 
 
 def on_zero_gpu() -> bool:
-    """Whether this process runs in a Hugging Face Space on ZeroGPU, where a call has the GPU only while it runs."""
+    """Returns whether this process runs in a Hugging Face Space on ZeroGPU, where a process has a GPU only during decorated calls."""
     return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
 
 
 def lazy_names(
     package: str, homes: Mapping[str, Sequence[str]]
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Returns ``__getattr__`` and ``__dir__`` (PEP 562) for a package that imports its public names on first use. Reading traces
-    and logs then does not import torch.
+    """Returns the functions ``__getattr__`` and ``__dir__`` (PEP 562) of a package that imports its public names on first use.
 
+    Importing the package to read traces and logs then does not import torch.
+
+    package: name of the package.
     homes: for each module, the public names that it defines.
     """
     modules = {name: module for module, names in homes.items() for name in names}

@@ -40,9 +40,9 @@ __all__ = [
     "read_traces",
     "show",
 ]
-# Torch's threads wait for each other several hundred times per step. With these variables they spin for about the time between
-# two matrix products, then sleep. Longer spinning is slow if another program needs a core. Tokens/s of SmolLM2 on two cores by
-# spin count (in parentheses: while another program keeps one core busy): 1,000: 37 (30); 2,000: 48 (23); 3,000: 54 (17);
+# Torch's threads wait for each other several hundred times per step. With these variables, a waiting thread spins for about the time
+# between two matrix products, then sleeps. Longer spinning is slow if another program needs a core. Tokens/s of SmolLM2 on two cores
+# by spin count, and in parentheses while another program keeps one core busy: 1,000: 37 (30); 2,000: 48 (23); 3,000: 54 (17);
 # 5,000: 54 (16); 30,000: 46 (6). Torch reads these variables when it is imported.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")

@@ -12,7 +12,7 @@ from d2sd.__about__ import __version__
 from d2sd.errors import InputError
 from d2sd.trace.text import printable
 
-# Only the module of the requested command is imported: most modules of d2sd.cli take seconds to import.
+# Only the module of the requested command is imported, since most modules of d2sd.cli take seconds to import.
 COMMANDS = {
     "app": "open the web page",
     "generate": "generate text from a prompt",
@@ -29,7 +29,10 @@ COMMANDS = {
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs one command and returns the exit code. Invalid input is reported as one sentence on stderr, with exit code 2."""
+    """Runs one command and returns the exit code. For invalid input, prints one sentence to stderr and returns 2.
+
+    argv: arguments of the command line; None for those of the process.
+    """
     try:
         command, arguments = _asked(sys.argv[1:] if argv is None else argv)
         if hasattr(arguments, "outputs"):

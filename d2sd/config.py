@@ -29,17 +29,20 @@ class Setting:
     """One setting: an entry of ``SETTINGS``, from which validation and all user interfaces are derived.
 
     name: name of the field in ``DecodeConfig`` and in links. The command-line option has dashes instead of underscores.
-    default: default value. None, which is allowed only if ``optional``, lets the engine choose a value.
-    choices: allowed values, for kind "choice".
-    least, most: smallest and largest allowed number; if ``above``, ``least`` itself is not allowed.
+    default: default value.
+    kind: type of the value.
+    choices: allowed values of a setting of kind "choice".
+    optional: whether the value may be None, which lets the engine choose a value.
+    least, most: smallest and largest allowed number.
+    above: whether the number must be larger than ``least``, not equal to it.
     bounds: the bounds in words, for error messages; by default "between ``least`` and ``most``".
-    symbol: short name in ``bench`` settings (``d2sd:K=8``).
-    meaning: what the setting does. After "auto:", what the engine chooses without a value. A setting without a meaning has no
-        command-line option.
-    metavar: placeholder of the option's value.
-    label: name on the page. A setting without a label is not on the page.
+    symbol: short name in the settings of ``bench`` (K in ``d2sd:K=8``).
+    meaning: what the setting does. If the engine can choose a value, the text ends with "auto:" and what it chooses. A setting
+        whose meaning is empty has no command-line option.
+    metavar: placeholder of the value in the help of the command line.
+    label: name on the page. A setting whose label is empty is not on the page.
     note: addition to the meaning on the page.
-    control: element id on the page.
+    control: id of the setting's element on the page.
     step: increment of the number field on the page.
     """
 
@@ -89,12 +92,12 @@ class Setting:
 
 
 def setting(default: Any, kind: Kind, **about: Any) -> Any:
-    """Returns a dataclass field that is listed in ``SETTINGS``; about: the other arguments of ``Setting``."""
+    """Returns a dataclass field that becomes an entry of ``SETTINGS``. about: the other arguments of ``Setting``."""
     return field(default=default, metadata={"kind": kind, **about})
 
 
 def _whole(value: object) -> bool:
-    """Returns whether a value is an integer between −2⁶⁴ and 2⁶⁴. JSON may contain integers with a million digits."""
+    """Returns whether a value is an integer between −2⁶⁴ and 2⁶⁴. The limit is needed, since integers in JSON may be much longer."""
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**64
 
 
@@ -104,14 +107,14 @@ class DecodeConfig:
 
     method: id of a drafting method, a key of ``METHODS``.
     max_new_tokens: maximum number of generated tokens.
-    block_size: γ: number of tokens per drafted block, anchor included; None: the trained size of the drafter, which is also the
-        maximum.
-    second_block_size: γ₂: block size of re-drafts, at least γ; None: γ.
-    num_branches: K: number of predicted rejection boundaries to re-draft from.
-    node_budget: B: maximum number of tree nodes verified per step, without the anchor. None: 64 for ddtree and d2sd_tree; 59 for
+    block_size: γ, the number of tokens per drafted block, including the anchor. None: the block size with which the drafter was
+        trained, which is also the maximum.
+    second_block_size: γ₂, the block size of re-drafts, at least γ. None: γ.
+    num_branches: K, the number of predicted rejection boundaries from which blocks are re-drafted.
+    node_budget: B, the maximum number of tree nodes verified per step, without the anchor. None: 64 for ddtree and d2sd_tree; 59 for
         eagle3 (60 with the anchor, as ``total_token`` in the authors' code); no limit for all other methods.
-    draft_depth: eagle3 only: number of passes after the first one; each pass adds a level to the tree.
-    draft_top_k: eagle3 only: number of nodes kept per level, and number of children scored per node.
+    draft_depth: only for eagle3: number of passes after the first one; each pass adds a level to the tree.
+    draft_top_k: only for eagle3: number of nodes kept per level, and number of children scored per node.
     cost_aware: draft and verify only tokens that are expected to save time on this machine. γ, K and B are then upper limits:
         each step chooses smaller values if measured times favour them. The generated text does not depend on these values.
     temperature: 0 for greedy decoding; above 0, tokens are sampled from the target's distribution.
@@ -120,11 +123,11 @@ class DecodeConfig:
     seed: seed of all sampling; with the same seed, every method gives the same text.
     backend: attention backend: "cascade", "dense", "flashinfer", or "auto" for the fastest one on the device.
     chat: put a text prompt into the target's chat template.
-    thinking: with ``chat``: let the model think first, if its template supports that (Qwen3).
+    thinking: only with ``chat``: let the model think first, if its template supports that (Qwen3).
     inspect: record the likeliest tokens at each position, and each drafted token's target probability and rank. Recording takes
         up to 5% of the run's time and does not change the tokens.
-    confidence: numbers from which rejection boundaries are predicted. "softmax": the drafter's probabilities of its tokens;
-        "head": the output of a trained confidence head (DSpark drafters have one).
+    confidence: from what rejection boundaries are predicted. "softmax": the drafter's probabilities of its tokens; "head": the output
+        of a trained confidence head, which DSpark drafters have.
 
     Raises ``InputError`` for an invalid value; the message says what to change.
     """
@@ -203,14 +206,14 @@ class DecodeConfig:
 
     @property
     def decides(self) -> bool:
-        """Whether a controller chooses γ, the re-drafts and the verified nodes of each step: true if ``cost_aware`` is set and the
-        method drafts."""
+        """Whether a controller chooses γ, the re-drafts and the verified nodes of each step. This is the case if ``cost_aware`` is
+        true and the method drafts."""
         return self.cost_aware and METHODS[self.method].drafts
 
     def for_drafter(self, trained_block_size: int) -> DecodeConfig:
-        """Returns the settings with γ, γ₂ and the node budget filled in.
+        """Returns the settings with default values for γ, γ₂ and the node budget if they are None.
 
-        trained_block_size: γ that the drafters were trained with, the upper limit of γ and γ₂.
+        trained_block_size: γ with which the drafters were trained, the upper limit of γ and γ₂.
 
         Raises ``InputError`` if γ or γ₂ is too large, γ₂ is smaller than γ, or K is too large for γ.
         """
@@ -246,7 +249,7 @@ SETTINGS = {f.name: Setting(f.name, f.default, **f.metadata) for f in fields(Dec
 
 
 class Settings(TypedDict, total=False):
-    """The fields of ``DecodeConfig`` as keyword arguments, for type checkers."""
+    """The keyword arguments that set fields of ``DecodeConfig``, for type checkers."""
 
     method: str
     max_new_tokens: int
@@ -269,11 +272,11 @@ class Settings(TypedDict, total=False):
 
 
 def with_settings(config: DecodeConfig, settings: Mapping[str, Any]) -> DecodeConfig:
-    """Returns the config with these settings changed. Raises ``InputError`` for an invalid value or an unknown field."""
-    known = [f.name for f in fields(DecodeConfig)]
+    """Returns a config in which some fields have new values. Raises ``InputError`` for an invalid value or an unknown field."""
+    names = [f.name for f in fields(DecodeConfig)]
     for name in settings:
-        if name not in known:
-            near = get_close_matches(name, known)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"choose from: {', '.join(known)}"
+        if name not in names:
+            near = get_close_matches(name, names)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"choose from: {', '.join(names)}"
             raise InputError(f"unknown setting {name[:40]!r}; {hint}")
     return replace(config, **settings)

@@ -36,19 +36,20 @@ from d2sd.trace.text import TokenTexts, encodable
 from d2sd.trace.trace import Trace
 
 MAX_PROMPT_CHARACTERS = 200_000
-MIN_SLOTS = 2048  # minimum cache slots of reused buffers: most texts fit, so captured graphs can be reused
-# The default method is the first of these that the models can run.
+MIN_SLOTS = 2048  # minimum number of cache slots of buffers that are reused; enough for most texts
+# The default method is the first of these methods that the models can run.
 PREFERRED = ("d2sd", "dflash", "eagle3", "draft_model", "autoregressive")
-MODEL_CHAIN = 16  # largest and default γ of the autoregressive draft model, which has no trained block size
+MODEL_CHAIN = 16  # maximum and default γ of an autoregressive draft model, which was not trained with a block size
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """A validated prompt with resolved settings.
 
-    prompt: the text; None if the prompt was given as token ids.
+    prompt: the prompt as text; None if it was given as token ids.
     ids: token ids of the prompt.
-    endless: whether to continue after end-of-text tokens, for measurements.
+    config: the resolved settings.
+    endless: whether to continue after end-of-text tokens. Only used for measurements.
     """
 
     prompt: str | None
@@ -61,8 +62,8 @@ class Engine:
     """Loaded models that generate text, created by ``d2sd.load``.
 
     models: a target with its drafters.
-    passes: how forward passes run: "eager"; "padded" (to fixed shapes); "captured" (as CUDA graphs); "auto" (captured if
-        possible, otherwise eager). All of these generate the same text.
+    passes: how forward passes run: "eager", "padded" (to fixed shapes), "captured" (as CUDA graphs), or "auto" ("captured" if
+        possible, otherwise "eager"). The generated text does not depend on it.
     """
 
     def __init__(self, models: Models, passes: str = "auto"):
@@ -84,11 +85,11 @@ class Engine:
         self, prompt: list[str] | tuple[str, ...], config: DecodeConfig | None = None, **settings: Unpack[Settings]
     ) -> list[Trace]: ...
     def generate(self, prompt: Any, config: DecodeConfig | None = None, **settings: Unpack[Settings]) -> Any:
-        """Generate to the end. Returns the trace of the whole run; for a list of prompts, a list of traces.
+        """Generates a text to its end. Returns the trace of the run; for a list of prompts, returns a list of traces.
 
-        prompt: a text, its token ids, or a list of texts, which are generated one after another.
-        config: settings; None: the defaults, with ``default_method``.
-        settings: fields of ``DecodeConfig``, which replace those of ``config``.
+        prompt: a text, its token ids, or a list of texts, which are continued one after another.
+        config: settings. None: the default settings with ``default_method``.
+        settings: fields of ``DecodeConfig``. They replace those of ``config``.
 
         Raises ``InputError`` for an invalid prompt or setting, before anything is generated.
         """
@@ -98,11 +99,12 @@ class Engine:
         return self.finish(self.request(prompt, config, **settings))()
 
     def finish(self, request: Request) -> Callable[[], Trace]:
-        """Generate to the end. Returns a function that builds the trace. Call it after timing: building takes time.
+        """Generates a text to its end. Returns a function that builds the trace. Building takes time, so a caller that measures the
+        time of generation should call this function afterwards.
 
         request: a result of ``request``.
         """
-        with self._begun(request) as (run, prefill):
+        with self._after_prefill(request) as (run, prefill):
             steps = []
             while run.stop_reason is None:
                 with self.lock:
@@ -116,7 +118,7 @@ class Engine:
         stop: Callable[[], bool] = lambda: False,
         **settings: Unpack[Settings],
     ) -> Iterator[Event]:
-        """Generate step by step. Yields ``PrefillDone``, a ``StepDone`` per step, and ``Finished``.
+        """Generates a text step by step. Yields ``PrefillDone``, a ``StepDone`` per step, and ``Finished``.
 
         prompt: a text, or its token ids.
         config, settings: as for ``generate``.
@@ -129,7 +131,7 @@ class Engine:
     def request(
         self, prompt: str | Sequence[int], config: DecodeConfig | None = None, **settings: Unpack[Settings]
     ) -> Request:
-        """Returns the validated prompt and settings, for ``run`` and ``finish``.
+        """Returns the prompt and the resolved settings, both checked, as the argument of ``run`` and ``finish``.
 
         prompt: a text, or its token ids.
         config, settings: as for ``generate``.
@@ -145,7 +147,7 @@ class Engine:
         return next(method for method in PREFERRED if self.obstacle(method) is None)
 
     def header(self, request: Request) -> dict[str, object]:
-        """Returns the header of the run's trace: models, settings, versions, hardware.
+        """Returns the header of a run's trace. It contains the models, settings, versions and hardware.
 
         request: a result of ``request``.
         """
@@ -153,11 +155,11 @@ class Engine:
 
     @cached_property
     def parts(self) -> dict[str, dict[str, object]]:
-        """Descriptions of the models for trace headers, by part: weight fingerprint, dtype, RoPE and more."""
+        """Descriptions of the models, as in trace headers: the fingerprint of the weights, dtype, RoPE and more, by part."""
         return parts(self.models)
 
     def resolve(self, config: DecodeConfig) -> DecodeConfig:
-        """Returns the settings with γ, node budget and backend filled in.
+        """Returns the settings with the engine's choices of γ, γ₂, node budget and backend in place of None and "auto".
 
         config: settings, as for ``generate``.
 
@@ -185,7 +187,7 @@ class Engine:
         return config if longest is None else config.for_drafter(longest)
 
     def longest_block(self, method: str) -> int | None:
-        """Returns the largest γ of a method, which is also its default; None if the method drafts no blocks.
+        """Returns the maximum γ of a method with these models, which is also the default; None if the method drafts no blocks.
 
         method: id of the method.
         """
@@ -218,8 +220,10 @@ class Engine:
         return None
 
     def costs(self, config: DecodeConfig) -> StageCosts:
-        """Returns the stage times of a step on this machine. They are read from a file, or measured at first use. Measuring holds
-        ``lock``; with a small model it takes one or two seconds.
+        """Returns the times of the stages of a step on this machine.
+
+        The times are measured on first use and then stored in a file, from which later processes read them. A measurement holds
+        ``lock``, and takes one or two seconds with a small model.
 
         config: resolved settings.
         """
@@ -251,10 +255,10 @@ class Engine:
         return self._plain[backend]
 
     def keep_plain(self, backend: str, costs: StageCosts | None) -> None:
-        """Replace the time that ``plain`` returns.
+        """Stores the time that ``plain`` returns.
 
         backend: attention backend, as ``resolve`` returns it.
-        costs: result of ``d2sd.costs.runs.plain_step``. None: the stored time is wrong; this process no longer uses it.
+        costs: result of ``d2sd.costs.runs.plain_step``. None: the stored time is wrong, so ``plain`` returns None in the rest of this process.
         """
         self._plain[backend] = costs
         if costs is not None:
@@ -264,15 +268,15 @@ class Engine:
         return [*self._hardware("target"), backend, "plain step"]
 
     def _hardware(self, *parts: str) -> list[object]:
-        """Returns the processor, threads, versions, kind of passes and weights: everything besides the settings that affects the
-        times of these model parts."""
+        """Returns everything besides the settings that affects the times of these model parts: processor, threads, versions, kind of
+        passes, and weights."""
         device = self.models.target.device
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else kept.processor()
         weights = [self.parts[part][what] for part in parts for what in ("weights", "dtype")]
         return [name, torch.get_num_threads(), torch.__version__, kept.PASSES, self.mode, *weights]
 
     def first_use(self, backend: str) -> str | None:
-        """Returns a message for the user if the next run has to compile kernels first; None otherwise.
+        """Returns a message for the user if the next run has to compile kernels first, which takes long; None otherwise.
 
         backend: attention backend, as ``resolve`` returns it.
         """
@@ -283,7 +287,8 @@ class Engine:
 
     @contextmanager
     def _lent_passes(self, config: DecodeConfig, tokens: int) -> Iterator[Passes]:
-        """Yields buffers for one generation. Later generations reuse fixed-shape buffers and their captured graphs."""
+        """Context manager that yields the buffers of one generation. Buffers of fixed shape, and the graphs captured with them, are
+        reused by later generations."""
         if self.mode == "eager":
             yield self._eager_passes(config, tokens)
             return
@@ -295,7 +300,7 @@ class Engine:
                 lent = min(large, key=lambda free: free[1].capacity)
                 self._free.remove(lent)
             else:
-                # free the smaller buffers first, so that GPU memory suffices for the new ones
+                # free the smaller buffers first, so that there is enough GPU memory for the new ones
                 self._free = [free for free in self._free if free[0] != config.backend]
                 lent = config.backend, Passes(self.mode, config.backend, room, self.models.target.device)
         intact = False
@@ -311,7 +316,7 @@ class Engine:
                     self._free.append(lent)
 
     def encode(self, prompt: str | Sequence[int], config: DecodeConfig) -> list[int]:
-        """Returns the token ids of a prompt. A text is first put into the chat template if ``config.chat``.
+        """Returns the token ids of a prompt. If ``config.chat`` is true, a text is put into the chat template first.
 
         prompt: a text, or its token ids.
         config: settings; only ``chat``, ``thinking`` and ``max_new_tokens`` are used.
@@ -324,7 +329,7 @@ class Engine:
                 raise InputError("the prompt is empty; write a few words to continue from")
             if len(prompt) > MAX_PROMPT_CHARACTERS:
                 raise InputError(f"the prompt has {len(prompt)} characters; the maximum is {MAX_PROMPT_CHARACTERS}")
-            prompt = encodable(prompt)  # lone surrogates have no tokens
+            prompt = encodable(prompt)  # tokenizers cannot encode lone surrogates
             if config.chat:
                 ids = self.models.target.chat_ids(prompt, config.thinking)
             else:
@@ -349,13 +354,13 @@ class Engine:
         return ids
 
     def run(self, request: Request, stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
-        """Yields ``PrefillDone``, a ``StepDone`` per step, and ``Finished``.
+        """Generates a text step by step. Yields ``PrefillDone``, a ``StepDone`` per step, and ``Finished``.
 
         request: a result of ``request``.
         stop: called before every step; the run ends when it returns True. Closing the iterator also ends the run. In both
             cases, the run releases its caches.
         """
-        with self._begun(request) as (run, prefill):
+        with self._after_prefill(request) as (run, prefill):
             yield prefill
             while run.stop_reason is None:
                 if stop():
@@ -367,8 +372,8 @@ class Engine:
         yield run.finished()
 
     @contextmanager
-    def _begun(self, request: Request) -> Iterator[tuple[Generation, PrefillDone]]:
-        """Context of one generation. Yields the generation after its prefill, and the event of the prefill."""
+    def _after_prefill(self, request: Request) -> Iterator[tuple[Generation, PrefillDone]]:
+        """Context manager that yields a generation after its prefill, and the event of the prefill."""
         ids, config = request.ids, request.config
         with self._lent_passes(config, len(ids) + config.max_new_tokens) as passes:
             run = self.generation(ids, config, passes)
@@ -379,7 +384,7 @@ class Engine:
             yield run, prefill
 
     def generation(self, ids: Sequence[int], config: DecodeConfig, passes: Passes) -> Generation:
-        """Returns a generation to run step by step. All cost-aware generations with one method share statistics.
+        """Returns a generation, which can be run step by step. All cost-aware generations with the same method share statistics.
 
         ids: token ids of the prompt.
         config: resolved settings.
@@ -392,7 +397,7 @@ class Engine:
         return Generation(self.models, self.texts, ids, config, passes, experience)
 
     def drafters(self, config: DecodeConfig, tokens: int, experience: Experience | None = None) -> CachedDrafters:
-        """Returns drafters without the target, with separate buffers.
+        """Returns drafters for use without the target. They have separate buffers.
 
         config: resolved settings.
         tokens: capacity of the buffers, in tokens.
@@ -426,8 +431,8 @@ def load(
     drafter: replaces the preset's first drafter: folder or hub id of a DFlash, DSpark or EAGLE-3 drafter.
     second_drafter: replaces the preset's VP-Drafter, which continues prefixes of the first draft: folder or hub id.
     draft_model: replaces the preset's autoregressive draft model: folder or hub id.
-    dtype: "float32", "mixed" (float32 with weights in float16, on a CPU), "bfloat16" or "float16"; None: "mixed" for a
-        target of 50 million parameters or more on a CPU, if supported; otherwise "float32".
+    dtype: "float32", "mixed" (float32 with weights in float16, on a CPU), "bfloat16" or "float16". None: "mixed" for a target of 50
+        million parameters or more on a CPU that supports it, otherwise "float32".
     device: a torch device, or "auto" to spread the target over all GPUs; None: "cuda" if there is a GPU, otherwise "cpu".
     load_in_8bit: quantise the target's weights to 8 bits with bitsandbytes.
     passes: as for ``Engine``.

@@ -1,4 +1,4 @@
-"""``InputError``, the exception whose message is written for the user, and one-line summaries of other exceptions."""
+"""The exception ``InputError``, whose message is written for the user, and one-line summaries of other exceptions."""
 
 
 class InputError(ValueError):
@@ -9,13 +9,13 @@ class InputError(ValueError):
 
 
 def first_line(error: Exception, most: int = 300) -> str:
-    """Returns the first line of an error's message, cut to ``most`` characters; the error's type if the message is empty."""
+    """Returns the first line of an error's message, cut to ``most`` characters. If the message is empty, returns the error's type."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    said = lines[: 2 if lines[0].endswith(":") else 1]  # a line that ends with a colon continues on the next line
-    return " ".join(" ".join(said).split())[:most]
+    end = 2 if lines[0].endswith(":") else 1  # a line that ends with a colon continues on the next line
+    return " ".join(" ".join(lines[:end]).split())[:most]
 
 
 def error_line(error: Exception) -> str:
     """Returns an error's type and the first line of its message, to report an unexpected error."""
-    name, said = type(error).__name__, first_line(error)
-    return name if said == name else f"{name}: {said}"
+    name, message = type(error).__name__, first_line(error)
+    return name if message == name else f"{name}: {message}"

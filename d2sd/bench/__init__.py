@@ -1,1 +1,1 @@
-"""Benchmarks: prompt files, interleaved runs, tables."""
+"""Benchmarks: reads prompts, runs settings and baselines in turn, and reports the results."""

@@ -1,7 +1,8 @@
 """Baselines: transformers' ``generate`` with the same target.
 
-``generate`` runs without speculation, with a draft model (``assistant_model``), and with its DFlash speculation. All baselines use a
-twin of the target: a new model with the same weight tensors, the stock attention and no hooks. Only time and tokens after prefill count.
+``generate`` runs without speculation, with a draft model (``assistant_model``), or with its DFlash speculation. All baselines use a
+"twin" of the target: a transformers model that shares the target's weight tensors, but has the stock attention and no hooks. Only
+time and tokens after prefill count.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ STOCK_ATTENTION = "sdpa"
 
 
 def stock_twin(target: Target) -> Any:
-    """Returns a fresh transformers model that shares the target's weights, with stock attention and without hooks."""
+    """Returns a new transformers model that shares the target's weights. It has the stock attention and no hooks."""
     config = copy.deepcopy(target.config)
     # drafters read raw outputs of decoder layers; by default, transformers normalises the last layer's output
     config.tie_last_hidden_states = False
@@ -47,9 +48,13 @@ def stock_twin(target: Target) -> Any:
 def make_baselines(
     engine: Engine, twin: Any, names: Sequence[str], max_new_tokens: int
 ) -> tuple[list[Entry], dict[str, str]]:
-    """Returns the greedy baselines that these models allow, and by label the reason why another baseline is left out.
+    """Returns the greedy baselines that can run with these models, and the reasons why others cannot, by label.
 
-    twin: a ``stock_twin`` of the target. Raises ``InputError`` for unknown names.
+    twin: result of ``stock_twin`` for the target.
+    names: names of the baselines, from ``BASELINES``.
+    max_new_tokens: maximum number of generated tokens.
+
+    Raises ``InputError`` for an unknown name.
     """
     unknown = [n for n in names if n not in BASELINES]
     if unknown:
@@ -59,7 +64,7 @@ def make_baselines(
         label, options = f"transformers {name}", {}
         try:
             if name.startswith("assistant"):
-                options = {"assistant_model": _draft_model(engine, whole=name == "assistant_chain")}
+                options = {"assistant_model": _draft_model(engine, fixed_length=name == "assistant_chain")}
             elif name == "dflash":
                 options = {"assistant_model": _stock_drafter(engine.models.first), "speculation_type": "dflash"}
         except InputError as error:
@@ -70,7 +75,10 @@ def make_baselines(
 
 
 class Generate:
-    """Continues prompts with ``twin.generate`` and these options."""
+    """Function that continues a prompt with ``twin.generate`` and returns the ``BenchRun``.
+
+    options: arguments of ``generate`` for speculation: ``assistant_model``, ``speculation_type``.
+    """
 
     def __init__(self, target: Target, twin: Any, max_new_tokens: int, options: dict[str, Any]):
         self.target, self.twin = target, twin
@@ -89,7 +97,8 @@ class Generate:
     def __call__(self, ids: Sequence[int]) -> BenchRun:
         prompt = torch.tensor([list(ids)], device=self.target.device)
         passes: list[float] = []
-        begins: list[Any] = []  # position ids of the second pass; its first row reads the last committed token
+        # position ids of the second pass, whose first row is the last token that prefill committed
+        begins: list[Any] = []
 
         def count(_: Any, __: Any, given: dict[str, Any], ___: Any) -> None:
             if not passes and prompt.is_cuda:
@@ -112,12 +121,16 @@ class Generate:
         return BenchRun(tuple(output), len(output) - first, len(passes) - 1, ended - passes[0])
 
 
-def _draft_model(engine: Engine, whole: bool) -> Any:
-    """Returns the draft model. If ``whole``, it always drafts as many tokens as the method ``draft_model``."""
+def _draft_model(engine: Engine, fixed_length: bool) -> Any:
+    """Returns a ``stock_twin`` of the draft model.
+
+    fixed_length: whether it drafts ``MODEL_CHAIN`` − 1 tokens in every step, as the method ``draft_model`` does by default. Otherwise, it
+        drafts as many tokens as transformers chooses for each step.
+    """
     if engine.models.draft_model is None:
         raise InputError(f"{engine.models.name} has no draft model; give one with --draft-model")
     twin = stock_twin(engine.models.draft_model)
-    if whole:
+    if fixed_length:
         settings = twin.generation_config
         settings.num_assistant_tokens, settings.num_assistant_tokens_schedule = MODEL_CHAIN - 1, "constant"
         settings.assistant_confidence_threshold = 0.0
@@ -125,7 +138,7 @@ def _draft_model(engine: Engine, whole: bool) -> Any:
 
 
 def _stock_drafter(drafter: DFlashDraftModel | None) -> Any:
-    """Returns transformers' DFlash network, which shares the drafter's weights.
+    """Returns a DFlash network of transformers that shares the drafter's weights.
 
     transformers does not read ``DFlashDraftModel`` folders, but its DFlash loop runs any drafter of this form. The networks of
     transformers and d2sd differ only in two parameter names.

@@ -1,8 +1,8 @@
 """Checks whether a text equals plain greedy decoding, exactly or within the rounding of a 16-bit dtype.
 
 In float32, all token ids must be equal. In bfloat16, passes of different shapes round differently. This may reverse the order of two
-tokens that are nearly tied, and so change all later tokens. In bfloat16, the target therefore reads each text once more (teacher
-forcing), and every token must be the target's first choice or nearly tied with it.
+tokens that are nearly tied, and so change all later tokens. Therefore, the target then reads each text once more (teacher forcing),
+and every token must be the target's first choice or nearly tied with it.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ MARGIN_REASON = (
 class Divergence:
     """The first difference between a text and plain decoding.
 
-    prompt: number of the prompt.
-    position: index of the output token, from 0.
-    expected, got: token ids in plain decoding and in the text; None if it has ended.
-    gap: logit of expected − logit of got, by teacher forcing over the common part; None if one text has ended.
+    prompt: index of the prompt.
+    position: index of the first different output token.
+    expected, got: id of this token in plain decoding, and in the text; None if the output has ended before it.
+    gap: logit of ``expected`` − logit of ``got``, after the common beginning of both outputs; None if one of them has ended.
     """
 
     prompt: int
@@ -47,14 +47,18 @@ class Divergence:
 
 @torch.inference_mode()
 def teacher_forced(model: Any, prompt: Sequence[int], output: Sequence[int]) -> Tensor:
-    """Returns the logits that predict each output token, (len(output), vocabulary) float32, from one pass over prompt and output."""
+    """Returns the logits from which each output token is chosen, by one pass over prompt and output, (len(output), vocabulary) float32."""
     ids = torch.tensor([[*prompt, *output[:-1]]], device=model.device)
     logits: Tensor = model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False).logits
     return logits[0, len(prompt) - 1 :].float()
 
 
 def shortfalls(logits: Tensor, ids: Sequence[int]) -> Tensor:
-    """Returns the largest logit of each row − the logit of its token, in standard deviations of the row, (rows,)."""
+    """Returns by how much the logit of each token is below the largest logit of its row, (rows,), in standard deviations of the row.
+
+    logits: (rows, vocabulary).
+    ids: token of each row.
+    """
     chosen = logits.gather(1, torch.tensor(ids, device=logits.device)[:, None])[:, 0]
     return (logits.amax(1) - chosen) / logits.std(1)
 
@@ -62,7 +66,12 @@ def shortfalls(logits: Tensor, ids: Sequence[int]) -> Tensor:
 def divergence(
     model: Any, number: int, prompt: Sequence[int], expected: Sequence[int], got: Sequence[int]
 ) -> Divergence | None:
-    """Returns the first divergence of two continuations of a prompt, with its logit gap; None if they are equal."""
+    """Returns the first difference between two continuations of a prompt; None if they are equal.
+
+    model: model that computes the logit gap.
+    number: index of the prompt.
+    expected, got: token ids of plain decoding, and of the text to check.
+    """
     for position, (wanted, other) in enumerate(zip_longest(expected, got)):
         if wanted != other:
             gap = None
@@ -73,7 +82,7 @@ def divergence(
     return None
 
 
-# Comparison of every method under many settings with plain greedy decoding; results are counted by setting.
+# Comparison of many settings of each method with plain greedy decoding.
 
 
 GAMMAS, BRANCHES = (2, 5, 16), (1, 4, 8)
@@ -81,7 +90,14 @@ GAMMAS, BRANCHES = (2, 5, 16), (1, 4, 8)
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One text: label of its setting, prompt number, length, first divergence and, if measured, its largest shortfall."""
+    """The comparison of one text with plain decoding.
+
+    label: label of the setting that wrote the text.
+    prompt: index of the prompt.
+    tokens: number of tokens of the text.
+    divergence: the first difference; None if the texts are equal.
+    shortfall: largest of the text's ``shortfalls``; None if they were not measured.
+    """
 
     label: str
     prompt: int
@@ -93,7 +109,13 @@ class Result:
 def grid(
     methods: Sequence[str], gammas: Sequence[int], branches: Sequence[int], base: DecodeConfig
 ) -> list[BenchSetting]:
-    """Returns all combinations of method, γ, K and backend with K < γ. Settings that a method does not use are left out."""
+    """Returns all combinations of method, γ, K and backend with K < γ. If a method does not use γ, K or backends, they do not vary.
+
+    methods: ids of methods, without overrides.
+    base: the other settings.
+
+    Raises ``InputError`` for a method with overrides.
+    """
     for method in methods:
         name, *fields = method.split(":")
         if fields:
@@ -116,9 +138,13 @@ def run_check(
     exact: bool,
     progress: Callable[[], object] = lambda: None,
 ) -> Iterator[list[Result]]:
-    """Yields, for the token ids of every prompt, one result per entry, which compares the entry with ``plain``.
+    """Runs all entries and yields, for each prompt, a list with one result per entry.
 
-    ``twin`` is the stock model for teacher forcing. If ``exact``, shortfalls are not measured.
+    plain: entry of plain decoding, with which all entries are compared.
+    prompts: token ids of each prompt.
+    twin: transformers model for teacher forcing.
+    exact: whether texts must be equal, so that shortfalls are not measured.
+    progress: called after every text.
     """
     for number, ids in enumerate(prompts):
         expected = plain.run(ids).token_ids
@@ -133,9 +159,10 @@ def run_check(
 
 
 def tally(results: Sequence[Result], labels: Sequence[str], margin: float | None) -> list[dict[str, Any]]:
-    """Returns one row per setting: number of identical texts, first divergence, and whether the setting passed.
+    """Returns one row per setting, with its number of identical texts, its first divergence, and whether it passed.
 
-    Without a margin, a setting passes if all its texts are identical. With one, it passes if no shortfall exceeds the margin.
+    labels: labels of the settings.
+    margin: largest allowed shortfall. If it is None, a setting passes only if all its texts are identical.
     """
     rows = []
     for label in labels:

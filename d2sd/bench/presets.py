@@ -1,4 +1,4 @@
-"""Presets of ``bench``: the papers' tables as lists of settings with the published figures, and cost-aware settings.
+"""Presets of ``bench``: lists of settings. Most presets are tables of papers, and have the published figures, too.
 
 Reports show published and measured figures in separate tables.
 """
@@ -15,7 +15,7 @@ D2SD_SOURCE = f"{SOURCE}; speedup over plain decoding / α"
 BLOCK_SOURCE = "D²SD, arXiv 2606.04446, Table 1: α of DFlash on GSM8K by block size"
 
 BLOCK_SIZES = {8: 5.00, 16: 5.95, 24: 6.00, 32: 5.93}
-FIXED_ALIKE = {"d2sd": "dflash", "d2sd_tree": "ddtree"}  # method: name of the same method with K = 0
+FIXED_ALIKE = {"d2sd": "dflash", "d2sd_tree": "ddtree"}  # by method: the method that equals it for K = 0
 COST_AWARE_NOTE = (
     "“÷ plain”: speedup of a cost-aware setting over plain decoding. “÷ best fixed”: tokens/s of a cost-aware setting ÷ "
     "tokens/s of the fastest fixed setting of the same method in this run. The fastest setting is chosen per domain, in hindsight. With "
@@ -38,7 +38,7 @@ COST_AWARE_AND_FIXED = (
 class Preset:
     """A predefined comparison.
 
-    sentence: what is compared.
+    sentence: says what is compared.
     methods: settings in the syntax of ``d2sd.bench.settings``.
     published: the published figures; None if there are none.
     source: source of the published figures.
@@ -51,7 +51,7 @@ class Preset:
 
 
 def _table(sentence: str, *methods: str) -> Preset:
-    """Returns a preset with the published speedup / α of these methods on all data sets with figures of all these methods."""
+    """Returns a preset of these methods. Its published figures are the speedup / α on each data set with figures of all methods."""
     data = [name for name, row in FIGURES.items() if set(methods) <= set(row)]
     rows = tuple((m, *("{:.2f} / {:.2f}".format(*FIGURES[d][m]) for d in data)) for m in methods)
     return Preset(sentence, ("autoregressive", *methods), Table(("method", *data), rows), D2SD_SOURCE)
@@ -91,16 +91,18 @@ PRESETS: dict[str, Preset] = {
 }
 
 
-# Cost-aware settings against plain decoding and against the best fixed setting of every domain.
+# Cost-aware settings, compared with plain decoding and with the best fixed setting of each domain.
 
 
 def cost_aware_table(by_domain: dict[str, list[dict[str, Any]]]) -> Table:
-    """Returns a table with a row for each cost-aware setting and domain. The last row of each setting has its lowest ratios.
+    """Returns a table that compares the speed of each cost-aware setting in each domain with plain and with fixed settings.
 
-    by_domain: rows of ``d2sd.bench.report.summarise``.
+    There is a row for each setting and domain, and after these a row with the setting's lowest ratios.
+
+    by_domain: for each domain, the rows of ``d2sd.bench.report.summarise``.
     """
     table: list[tuple[str, ...]] = []
-    # without baselines, which have no config
+    # baselines, which have no config, are left out
     settings = {domain: [row for row in rows if row["config"]] for domain, rows in by_domain.items()}
     for label in dict.fromkeys(r["label"] for rows in settings.values() for r in rows if r["config"]["cost_aware"]):
         ratios: list[tuple[float | None, float | None]] = []

@@ -16,11 +16,11 @@ from d2sd.errors import InputError, first_line
 from d2sd.trace.files import utf8_lines
 
 FOLDER = HOME / "assets" / "prompts"
-MAX_LINE = 200_000  # characters
+MAX_LINE = 200_000  # maximum number of characters of a line
 MAX_PROMPTS = 2000
 FORM = re.compile(r"([\w.-]+/[\w.-]+)(?:/([\w.-]+))?:([\w.\[\]%-]+):(\w[\w .-]*)")
 MAX_ROWS = 20_000
-MIN_VERSION = 4  # of the package datasets; older versions can run code from a data set
+MIN_VERSION = 4  # minimum version of the package ``datasets``; older versions can run code from a data set
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,12 @@ def prompt_file(source: str) -> Path:
 
 
 def read_prompts(source: str, limit: int | None = None) -> list[Prompt]:
-    """Returns prompts of a bundled set, a JSONL file or a hub data set. Raises ``InputError``, which names the line.
+    """Returns the prompts of a bundled set, a JSONL file or a hub data set.
 
-    ``limit``: largest number of prompts. Of a data set, the first ones are used; of a file, prompts of every domain in turn.
+    source: name of the set, path of the file, or a source as for ``is_data_set``.
+    limit: maximum number of prompts; None for all. A data set gives its first prompts, and a file prompts of every domain in turn.
+
+    Raises ``InputError`` if the source cannot be read; the error names an invalid line.
     """
     if limit is not None and limit < 1:
         raise InputError(f"limit must be at least 1, not {limit}")
@@ -63,7 +66,7 @@ def read_prompts(source: str, limit: int | None = None) -> list[Prompt]:
 
 
 def digest(source: str, prompts: Iterable[Prompt]) -> str:
-    """Returns the SHA-256 of the prompt file, or of the texts of a data set."""
+    """Returns the SHA-256 of a prompt file; if ``source`` is a data set, that of the texts of ``prompts``."""
     if is_data_set(source):
         raw = "\0".join(prompt.text for prompt in prompts).encode("utf-8", "replace")
     else:
@@ -72,9 +75,12 @@ def digest(source: str, prompts: Iterable[Prompt]) -> str:
 
 
 def parse_prompts(text: str, name: str, limit: int | None = None) -> list[Prompt]:
-    """Returns the prompts in a text called ``name``: JSON lines, otherwise one prompt per line. Errors name the line.
+    """Returns the prompts in a text that consists of JSON lines, or has one prompt per line.
 
-    ``limit``: see ``read_prompts``. Raises ``InputError``.
+    name: name of the text, for error messages.
+    limit: maximum number of prompts, taken from every domain in turn; None for all.
+
+    Raises ``InputError``, which names the invalid line.
     """
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     if not lines:
@@ -106,7 +112,7 @@ def _prompt(line: str, where: str) -> Prompt:
 
 
 def _spread(prompts: list[Prompt], limit: int | None) -> list[Prompt]:
-    """Returns at most ``limit`` prompts, taken from every domain in turn, so that a short run covers all of them."""
+    """Returns at most ``limit`` prompts, taken from every domain in turn, so that a short run covers all domains."""
     if limit is None or limit >= len(prompts):
         return prompts
     domains = dict.fromkeys(prompt.domain for prompt in prompts)
@@ -118,17 +124,20 @@ def _spread(prompts: list[Prompt], limit: int | None) -> list[Prompt]:
 
 
 def is_data_set(source: str) -> bool:
-    """Returns whether a source names a data set: ``org/name:split:column``, or ``org/name/configuration:split:column``."""
+    """Returns whether a source has the form of a hub data set: ``org/name:split:column`` or ``org/name/configuration:split:column``."""
     return FORM.fullmatch(source) is not None and not Path(source).is_file()
 
 
 def read_data_set(source: str, limit: int | None = None) -> list[str]:
-    """Returns the first ``limit`` prompts of a data set; None: all. Raises ``InputError``, also for more than ``MAX_ROWS``."""
+    """Returns the first ``limit`` prompts of a hub data set, or all of them if ``limit`` is None.
+
+    Raises ``InputError`` if the data set cannot be read, or if more than ``MAX_ROWS`` prompts would be read.
+    """
     try:
         texts = list(islice(_texts(source), MAX_ROWS + 1 if limit is None else limit))
     except InputError:
         raise
-    except Exception as error:  # network, files, hub: their errors are not documented
+    except Exception as error:  # the errors that the package raises are not documented
         raise InputError(f"cannot read the data set {source}: {first_line(error, 200)}") from None
     if not texts:
         raise InputError(f"{source} has no prompts")
@@ -165,7 +174,10 @@ def _texts(source: str) -> Iterator[str]:
 
 
 def _text_of(value: Any) -> str | None:
-    """Returns a text, the first of several turns, or the user's first message of a chat; None if there is none."""
+    """Returns the prompt in a cell of a data set: a text, the first of several turns, or the user's first message of a chat.
+
+    Returns None if the cell has no prompt.
+    """
     if isinstance(value, list) and value and isinstance(value[0], Mapping):
         value = next((m.get("content") for m in value if m.get("role") == "user"), None)
     elif isinstance(value, list) and value:

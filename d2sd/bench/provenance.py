@@ -1,4 +1,4 @@
-"""Provenance of figures: versions, hardware, commit, command line, seeds, data."""
+"""Provenance of measured figures: the versions, hardware, commit, command line, seeds and prompts with which they were measured."""
 
 from __future__ import annotations
 
@@ -25,9 +25,12 @@ PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "safetensors", 
 def provenance(
     engine: Engine, argv: list[str], source: str, prompts: Iterable[Prompt], seeds: dict[str, int]
 ) -> dict[str, Any]:
-    """Returns everything needed to repeat and judge a measurement. Call this function when the run begins.
+    """Returns everything that is needed to repeat and judge a measurement. To be called when the measurement begins.
 
-    ``source``: origin of the ``prompts``.
+    argv: arguments of the command line.
+    source: name of the prompt set, or path of its file.
+    prompts: the prompts.
+    seeds: seeds by purpose.
     """
     return {
         **circumstances(engine.models.target, argv),
@@ -58,7 +61,7 @@ def circumstances(target: Target, argv: list[str]) -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """Returns the commit of the checkout, with a mark if tracked files differ from the commit; None if unknown."""
+    """Returns the commit of the checkout; None if it is unknown. If tracked files differ from the commit, the text says so."""
     if not (HOME / ".git").exists():  # otherwise git may report the checkout of an enclosing project
         return None
 
@@ -74,7 +77,7 @@ def _commit() -> str | None:
 
 
 def described(origin: dict[str, Any]) -> Table:
-    """Returns the provenance of a measurement as a table of names and texts."""
+    """Returns a provenance as a table with a name and a text in each row. origin: result of ``provenance``."""
     hardware, versions = origin["hardware"], origin["versions"]
     command = f"`python -m d2sd {' '.join(origin['argv'])}`"
     rows = [

@@ -27,9 +27,12 @@ NOTES = (
 
 
 def pooled(about: dict[str, Any], runs: Sequence[BenchRun], entries: Sequence[Entry], seed: int) -> dict[str, Any]:
-    """Returns the result of a benchmark: ``about``, extended by counts and rows of the runs.
+    """Returns the result of a benchmark: ``about``, extended by the numbers of prompts and by the rows of ``summarise``.
 
-    Only prompts for which every entry had a cycle count. Raises ``InputError`` if there is no such prompt.
+    A prompt counts only if every entry made at least one step for it. Raises ``InputError`` if no prompt counts.
+
+    about: facts about the benchmark, such as the model.
+    seed: seed of the bootstrap intervals.
     """
     short = {r.prompt for r in runs if not r.steps}
     counted = [r for r in runs if r.prompt not in short]
@@ -49,10 +52,11 @@ def pooled(about: dict[str, Any], runs: Sequence[BenchRun], entries: Sequence[En
 
 
 def summarise(runs: Sequence[BenchRun], entries: Sequence[Entry], seed: int = 0) -> list[dict[str, Any]]:
-    """Returns one row per entry. Intervals resample prompts.
+    """Returns one row per entry, with bootstrap intervals over prompts.
 
-    Figures are ratios of sums over the cycles (tokens / steps, tokens / seconds); prefill does not count. ``speedup`` is
-    the sum of plain decoding's seconds per token over prompts ÷ the entry's sum; None, like ``identical``, without plain decoding.
+    Figures are ratios of sums over all prompts (tokens ÷ steps, tokens ÷ seconds), without prefill. ``speedup`` is Σ seconds per token
+    of plain decoding ÷ Σ seconds per token of the entry, both over prompts. ``speedup`` and ``identical`` are None if plain decoding
+    is not among the entries.
     """
     by_label: dict[str, list[BenchRun]] = {entry.label: [] for entry in entries}
     for run in sorted(runs, key=lambda r: r.prompt):
@@ -62,7 +66,7 @@ def summarise(runs: Sequence[BenchRun], entries: Sequence[Entry], seed: int = 0)
 
 def _row(entry: Entry, runs: list[BenchRun], plain: list[BenchRun] | None, seed: int) -> dict[str, Any]:
     def figure(name: str, above: Sequence[float], below: Sequence[float]) -> dict[str, Any]:
-        """Returns Σabove / Σbelow and its interval, by name."""
+        """Returns two fields of a row: the ratio Σ above ÷ Σ below, whose key is ``name``, and its interval."""
         numerator, denominator = np.array(above, float), np.array(below, float)
         ratio = float(numerator.sum() / denominator.sum())
         return {name: ratio, f"{name}_interval": interval(numerator, denominator, seed)}
@@ -97,7 +101,7 @@ def _row(entry: Entry, runs: list[BenchRun], plain: list[BenchRun] | None, seed:
 
 
 def interval(numerator: np.ndarray, denominator: np.ndarray, seed: int) -> list[float] | None:
-    """Returns the 95% percentile interval of Σnumerator/Σdenominator over resampled prompts; None for a single prompt."""
+    """Returns the 95% interval of Σ numerator ÷ Σ denominator: percentiles over resamples of the prompts; None for a single prompt."""
     if len(numerator) < 2:
         return None
     _, resamples = Resampler(len(numerator), seed).resampled(numerator, denominator)
@@ -107,7 +111,7 @@ def interval(numerator: np.ndarray, denominator: np.ndarray, seed: int) -> list[
 # Text.
 
 
-# heading of a column, name of its figure in a row of ``summarise``, format of a number
+# for each column: its heading, the name of its figure in a row of ``summarise``, and the format of a number
 COLUMNS = (
     ("method", "label", "{}"),
     ("α", "mean_acceptance_length", "{:.2f}"),
@@ -122,7 +126,7 @@ COLUMNS = (
 
 
 def table(rows: Sequence[dict[str, Any]]) -> Table:
-    """Returns the table of all figures, one row per entry."""
+    """Returns the table of all figures. It has a row for each entry."""
     stages: dict[str, float] = next((r["seconds_per_step"] for r in rows if r["seconds_per_step"]), {})
     names = " · ".join(stage.replace("_", " ") for stage in stages)
     cells = (tuple(_cell(row, name, form) for _, name, form in COLUMNS) for row in rows)
@@ -130,7 +134,7 @@ def table(rows: Sequence[dict[str, Any]]) -> Table:
 
 
 def _cell(row: dict[str, Any], name: str, form: str) -> str:
-    """Returns a figure with its interval, "–" if it is missing. Stage times are in milliseconds."""
+    """Returns a figure of a row as text, with its interval; "–" if it is missing. Stage times are in milliseconds."""
     value, ends = row[name], row.get(f"{name}_interval")
     if isinstance(value, dict):
         return " · ".join(form.format(1e3 * seconds) for seconds in value.values()) or "–"
@@ -140,7 +144,7 @@ def _cell(row: dict[str, Any], name: str, form: str) -> str:
 
 
 def table_by_domain(result: dict[str, Any]) -> Table:
-    """Returns a table of speedup / α by domain, laid out like the papers' tables."""
+    """Returns a table of speedup / α by domain, with the layout of the papers' tables. result: result of ``pooled``."""
     groups = {**result["by_domain"], "all": result["rows"]}
     figures = [
         [f"{decimal(r['speedup'])} / {r['mean_acceptance_length']:.2f}" for r in rows] for rows in groups.values()
@@ -150,7 +154,11 @@ def table_by_domain(result: dict[str, Any]) -> Table:
 
 
 def body(result: dict[str, Any], by_domain: bool) -> str:
-    """Returns the printed report: the tables, and notes about missing results."""
+    """Returns the printed report: the tables, and notes about missing results.
+
+    result: result of ``pooled``.
+    by_domain: whether to add the table of each domain.
+    """
     parts = [table(result["rows"]).markdown()]
     if by_domain:
         parts += [f"{markdown_text(name)}\n\n{table(rows).markdown()}" for name, rows in result["by_domain"].items()]
@@ -185,7 +193,7 @@ def remarks(result: dict[str, Any]) -> list[str]:
 
 
 def page(result: dict[str, Any]) -> str:
-    """Returns the report as one HTML file: charts, all numbers, and their provenance."""
+    """Returns the report as one HTML file with charts, all numbers, and their provenance. result: result of ``pooled``."""
     from d2sd.figures.intervals import bench_panels
     from d2sd.figures.report import report_page
 
@@ -202,7 +210,7 @@ def _title(result: dict[str, Any]) -> str:
 
 
 def write_report(folder: Path, result: dict[str, Any], runs: Sequence[BenchRun]) -> None:
-    """Writes ``report.md``, ``report.html`` and ``results.json``, replacing older reports in this folder."""
+    """Writes ``report.md``, ``report.html`` and ``results.json`` to a folder. Older reports in the folder are replaced."""
     lines = [f"# {_title(result)}", body(result, True), as_markdown(result["provenance"])]
     data = {**result, "runs": [_plain(run) for run in sorted(runs, key=lambda run: run.prompt)]}
     files = {"report.md": "\n\n".join(lines) + "\n", "report.html": page(result), "results.json": to_json(data)}
@@ -223,7 +231,7 @@ def to_json(data: dict[str, Any]) -> str:
 
 
 def write_files(folder: Path, files: dict[str, str]) -> None:
-    """Writes texts into a folder, which is created if needed. Each file is replaced atomically."""
+    """Writes files to a folder, which is created if it does not exist. Each file is replaced atomically. files: texts by file name."""
     make_folder(folder)
     for name, text in files.items():
         write_whole(folder / name, text)

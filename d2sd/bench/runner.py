@@ -1,7 +1,4 @@
-"""Runs entries over prompts. Runs are interleaved, so that drift of the machine affects all entries alike.
-
-An entry is a setting or a baseline (``d2sd.bench.baselines``).
-"""
+"""Runs settings and baselines ("entries") over prompts. The entries take turns, so that drift of the machine affects all of them."""
 
 from __future__ import annotations
 
@@ -22,16 +19,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class BenchRun:
-    """The run of one entry on one prompt. Times are medians if the prompt was run several times.
+    """The run of one entry on one prompt. If the prompt was run several times, times are medians.
 
-    token_ids: the whole output.
+    token_ids: ids of all output tokens.
     cycle_tokens: number of tokens committed after prefill.
     steps: number of the target's passes after prefill.
     seconds: time from the end of prefill.
     nodes: number of verified nodes; None if not measured.
     draft_passes: sequential passes of the drafters; None if not measured.
     stage_seconds: time by stage; empty if not measured.
-    boundary_hits: number of steps whose true boundary was selected, and of all steps with a boundary and selected prefixes.
+    boundary_hits: number of steps whose true boundary was a selected prefix, and number of all steps with a boundary and selected
+        prefixes.
+    label: label of the entry.
+    prompt, domain: index and domain of the prompt.
     """
 
     token_ids: tuple[int, ...]
@@ -49,7 +49,12 @@ class BenchRun:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A setting or baseline: ``run`` maps a prompt's token ids to a ``BenchRun``; ``config`` is None for baselines."""
+    """A setting or baseline to run.
+
+    label: name in tables.
+    run: function that continues a prompt, given its token ids.
+    config: the setting; None for a baseline.
+    """
 
     label: str
     run: Callable[[Sequence[int]], BenchRun]
@@ -83,10 +88,13 @@ def run_bench(
     repeats: int = 1,
     progress: Callable[[], object] = lambda: None,
 ) -> Iterator[list[BenchRun]]:
-    """Runs every entry once to warm up; then yields for each prompt one run per entry.
+    """Runs every entry once to warm up. Then yields, for each prompt, a list with one ``BenchRun`` per entry.
 
-    ``prompts`` are prompts with their token ids. In every repeat, the entries run in another random order (with a fixed seed), so that
-    no entry always follows the same other entry. ``progress`` is called after every run, ``run_count`` times in total.
+    In every repeat, the entries run in another random order (with a fixed seed), so that no entry always follows the same other one.
+
+    prompts: prompts with their token ids.
+    repeats: number of runs per prompt and entry. A ``BenchRun`` has the medians of their times.
+    progress: called after every run.
     """
     for entry in entries if prompts else ():
         entry.run(prompts[0][1])
@@ -104,12 +112,12 @@ def run_bench(
 
 
 def run_count(entries: int, prompts: int, repeats: int) -> int:
-    """Returns how often ``run_bench`` calls ``progress``: for warm-up and measured runs."""
+    """Returns how often ``run_bench`` runs an entry, including the warm-up. It calls ``progress`` after every run."""
     return entries * (1 + prompts * repeats) if prompts else 0
 
 
 def _median(runs: list[BenchRun]) -> BenchRun:
-    """Returns the first run with its times replaced by medians over all runs. The text is the same in all runs."""
+    """Returns the first run with the median times of all runs, which all wrote the same text."""
     stages = zip(*(r.stage_seconds for r in runs), strict=True)
     return replace(
         runs[0],
@@ -119,7 +127,7 @@ def _median(runs: list[BenchRun]) -> BenchRun:
 
 
 def collect(batches: Iterator[list[T]]) -> tuple[list[T], bool]:
-    """Returns the items of all complete batches, and whether Ctrl-C ended the iteration."""
+    """Returns the items of all batches that were completed, and whether Ctrl-C ended the iteration."""
     items: list[T] = []
     try:
         for batch in batches:

@@ -24,23 +24,30 @@ SYNTAX = (
 
 @dataclass(frozen=True, slots=True)
 class BenchSetting:
-    """A method with its settings. ``label`` is the form on the command line: the method and the overrides."""
+    """A method with its settings.
+
+    label: the method and the changed settings, as they are written on the command line.
+    config: all settings.
+    """
 
     label: str
     config: DecodeConfig
 
 
 def uses(method: str) -> frozenset[str]:
-    """Returns the fields of ``FIELDS`` that affect this method. Attention backends matter only if trees are verified."""
+    """Returns the fields of ``FIELDS`` that affect this method. The attention backend affects only methods that verify trees."""
     settings = METHODS[method].settings
     return settings | {"backend"} if settings else settings
 
 
 def parse_settings(methods: str, sweeps: Sequence[str], base: DecodeConfig) -> list[BenchSetting]:
-    """Returns all settings of ``methods`` ("all", or a comma-separated list in ``SYNTAX``) and ``sweeps``.
+    """Returns the settings that the command line asks for, without duplicates.
 
-    A sweep is ``field=value,value,…`` and applies to each method that uses the field and does not set it itself.
-    Duplicates are removed. Raises ``InputError`` if anything cannot be read.
+    methods: "all", or a comma-separated list of methods with their settings, such as ``d2sd:K=8:gamma=8``.
+    sweeps: texts of the form ``field=value,value,…``. The values apply to each method that uses the field and does not set it.
+    base: the settings that are not given.
+
+    Raises ``InputError`` if a text cannot be read.
     """
     entries = list(METHODS) if methods == "all" else [m.strip() for m in methods.split(",")]
     swept: dict[str, list[str]] = {}
@@ -67,7 +74,7 @@ def parse_settings(methods: str, sweeps: Sequence[str], base: DecodeConfig) -> l
 
 
 def make_setting(base: DecodeConfig, overrides: dict[str, object]) -> BenchSetting:
-    """Returns the base settings with these fields replaced; the label names the method and every override."""
+    """Returns the base settings with some fields replaced. The label names the method and the replaced fields."""
     written = {f: str(v).lower() if isinstance(v, bool) else str(v) for f, v in overrides.items()}
     parts = [base.method, *(f"{NAMES.get(f, f)}={written[f]}" for f in FIELDS if f in written)]
     return BenchSetting(":".join(parts), replace(base, **overrides))  # type: ignore[arg-type]
@@ -94,7 +101,9 @@ def _value(field: str, text: str) -> object:
 def runnable(
     engine: Engine, settings: Sequence[BenchSetting], lenient: bool
 ) -> tuple[list[BenchSetting], dict[str, str]]:
-    """Returns the settings resolved for these models, and for each setting that is left out (by label) the reason.
+    """Returns the settings that can run with the engine's models, resolved, and the reasons why others cannot, by label.
+
+    lenient: whether settings that cannot run are left out.
 
     Raises ``InputError`` if no setting can run, or if one cannot run and ``lenient`` is false.
     """

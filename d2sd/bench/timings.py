@@ -1,7 +1,8 @@
-"""Times of the stages of a D²SD cycle and of plain decoding after contexts of given lengths, and of passes through packed layers.
+"""Measures the times of D²SD and of plain decoding after contexts of given lengths, and of passes through packed layers on a CPU.
 
-Caches are set to the context's length but not filled, since times do not depend on their contents. Every figure is a median over
-repeats. Cycles run without a pause between them, as in a generation. All other measurements start and end with an idle device.
+A "cycle" is one step of D²SD: drafts, verification and commit. Caches are set to the context's length but not filled, since times
+do not depend on their contents. Every figure is a median over repeats. Cycles run without a pause between them, as in a generation.
+All other measurements start and end with an idle device.
 """
 
 from __future__ import annotations
@@ -39,13 +40,14 @@ WARM_UP = 3
 BANDWIDTH_BYTES = {"cuda": 1 << 30, "cpu": 1 << 26}
 COPIES = 10
 GPU_STAGES = ("first_draft", "second_draft", "tree", "verify", "commit")
-LAYERS = ("fused", "plain")  # fused: merged weights and few kernels; plain: the models' own modules
-PROFILED = 4  # steps
+# fused: layers with merged weights and few kernels; plain: the layers as transformers runs them
+LAYERS = ("fused", "plain")
+PROFILED = 4  # number of profiled steps
 LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch")
 
 
 def median_times(works: Sequence[Callable[[], object]], repeats: int, device: torch.device) -> list[float]:
-    """Returns the median seconds of each function. The functions take turns, so that a disturbance affects all of them."""
+    """Returns the median time of each function in seconds. The functions take turns, so that a disturbance affects all of them."""
     wait = torch.cuda.synchronize if device.type == "cuda" else lambda _: None
     times: list[list[float]] = [[] for _ in works]
     for turn in range(WARM_UP + repeats):
@@ -60,7 +62,7 @@ def median_times(works: Sequence[Callable[[], object]], repeats: int, device: to
 
 
 def bandwidth(device: torch.device, repeats: int) -> float:
-    """Returns bytes per second of a copy on the device; both reads and writes count."""
+    """Returns the memory bandwidth of the device in bytes per second, measured by copying. Read and written bytes both count."""
     count = BANDWIDTH_BYTES[device.type]
     source = torch.zeros(count, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
@@ -84,9 +86,9 @@ def weight_bytes(module: nn.Module) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Floors:
-    """Lower bounds of times: the time for reading the necessary bytes at the memory bandwidth.
+    """Lower bounds of times: how long it takes to read weights and caches at the memory bandwidth.
 
-    rate: bytes per second.
+    rate: memory bandwidth in bytes per second.
     target, drafters, head: bytes of the weights of the target's layers, of both drafters, and of the LM head.
     target_slot, drafter_slot: bytes of one token in the target's cache, and in the cache of one drafter.
     """
@@ -119,7 +121,7 @@ class Floors:
         return (self.target + self.head + context * self.target_slot) / self.rate
 
     def cycle(self, context: int) -> float:
-        """Returns the seconds of a D²SD cycle: two drafts with an LM head each, and a target pass."""
+        """Returns the lower bound for a D²SD cycle in seconds: two drafts, each with the LM head, and a target pass."""
         drafts = self.drafters + 2 * self.head + 2 * context * self.drafter_slot
         return self.plain(context) + drafts / self.rate
 
@@ -127,7 +129,11 @@ class Floors:
 class Bench:
     """Measures an engine after a context of given length.
 
-    Cycles begin a little before the context's end, so that all of them fit into it: longer texts would need passes of larger shapes.
+    The first cycle begins a little before the end of the context, so that all cycles fit into passes with the shapes for this length.
+
+    context: number of tokens before the measured cycles.
+    mode: as for ``Passes``.
+    layers: one of ``LAYERS``.
     """
 
     def __init__(self, engine: Engine, config: DecodeConfig, context: int, mode: str, repeats: int, layers: str):
@@ -142,11 +148,11 @@ class Bench:
             cache.length = begin
 
     def verify(self, tree: TokenTree) -> float:
-        """Returns the seconds of verifying a tree, including the choice of tokens."""
+        """Returns how many seconds it takes to verify a tree, including the choice of tokens."""
         return median_times([partial(verify, self.run.verifier, tree)], self.repeats, self.device)[0]
 
     def cycle(self) -> dict[str, Any]:
-        """Returns medians over cycles: seconds of each stage and of the whole cycle, and number of nodes in its tree."""
+        """Returns medians over cycles, by name: the seconds of each stage and of the whole cycle, and the number of verified nodes."""
         rows: list[dict[str, float]] = []
         for turn in range(WARM_UP + self.repeats):
             began = time.perf_counter()
@@ -158,9 +164,9 @@ class Bench:
         return {name: median(row[name] for row in rows) for name in rows[0]}
 
     def kernels(self) -> tuple[float, float] | None:
-        """Returns the numbers of kernels and of launches per step; None without a GPU. A launch starts a kernel or a whole graph.
+        """Returns the numbers of kernels and of launches per step; None without a GPU. A launch starts one kernel or one CUDA graph.
 
-        Call this method after ``cycle``, whose steps capture all passes.
+        To be called after ``cycle``, whose steps capture all passes.
         """
         if self.device.type != "cuda":
             return None
@@ -172,7 +178,7 @@ class Bench:
 
 
 def count_launches(events: Iterable[tuple[str, str]]) -> tuple[float, float]:
-    """Returns kernels and launches per step, from the (name, device) events of ``PROFILED`` steps.
+    """Returns the numbers of kernels and of launches per step. events: (name, device) of all profiled events of ``PROFILED`` steps.
 
     Copies and fills by the driver do not count as kernels.
     """
@@ -187,8 +193,11 @@ def count_launches(events: Iterable[tuple[str, str]]) -> tuple[float, float]:
 def context_row(
     engine: Engine, config: DecodeConfig, context: int, floors: Floors, repeats: int, layers: str
 ) -> dict[str, Any]:
-    """Returns one row of the main table: milliseconds, nodes, gigabytes. GPU figures are None without a GPU.
+    """Returns the row of the main table for one context: times in milliseconds, number of nodes, and memory in gigabytes.
 
+    Figures that need a GPU are None without one.
+
+    context: number of tokens before the measured steps.
     layers: one of ``LAYERS``.
     """
     device, mode = engine.models.target.device, engine.mode
@@ -225,7 +234,10 @@ def context_row(
 
 
 def ratios(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns each time with plain layers ÷ the time with fused layers, for contexts that were measured with both."""
+    """Returns, for each context that was measured with both kinds of layers, every time with plain ÷ the time with fused layers.
+
+    rows: results of ``context_row``.
+    """
     fused, plain = ({row["context"]: row for row in rows if row["layers"] == layers} for layers in LAYERS)
     names = [n for n in (rows[0] if rows else ()) if n.endswith("_ms") and "floor" not in n and n != "plain_eager_ms"]
     return [
@@ -237,7 +249,8 @@ def ratios(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @torch.inference_mode()
 def cost_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int, layers: str) -> list[dict[str, Any]]:
-    """Returns times of a cycle with one setting changed at a time, and times of verifying trees of several sizes."""
+    """Returns one row for each of several settings with the times of a cycle, and one for each of several tree sizes with the time
+    of verification."""
     block = config.block_size or 16
     changes: list[tuple[str, dict[str, Any]]] = [
         *((f"K = {k}", {"num_branches": k}) for k in (1, 2, 3, 4, 8) if k < block),
@@ -257,13 +270,13 @@ def cost_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int, 
     return rows
 
 
-# Passes through packed layers on a CPU, compared with a lower bound: the time of their matrix products alone.
+# Times of passes through packed layers on a CPU, compared with a lower bound: the time of their matrix products alone.
 
-TREES = (4, 8, 16, 24)  # nodes
+TREES = (4, 8, 16, 24)  # numbers of nodes of the measured trees
 
 
 def operations(works: dict[str, Callable[[], object]]) -> dict[str, int]:
-    """Returns how many torch operations each function calls, without nested operations."""
+    """Returns how many torch operations each function calls. Operations that another operation calls do not count."""
     with profile(activities=[ProfilerActivity.CPU]) as recorded:
         for name, work in works.items():
             with record_function(name):
@@ -276,8 +289,9 @@ def operations(works: dict[str, Callable[[], object]]) -> dict[str, int]:
 def pass_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) -> list[dict[str, Any]]:
     """Returns one row for a plain step, one for a draft, and one for each tree size in ``TREES``, after ``context`` tokens.
 
-    ``ms`` is the time of the pass including the choice of tokens; ``floor_ms`` is the time of the pass's matrix products alone. Raises
-    ``InputError`` if the layers of the target or of the drafter are not packed.
+    In a row, ``ms`` is the time of the pass including the choice of tokens, and ``floor_ms`` the time of its matrix products alone.
+
+    Raises ``InputError`` if the layers of the target or of the drafter are not packed.
     """
     config = engine.resolve(config)
     passes = Passes("eager", config.backend, slots(config, context), engine.models.target.device)
@@ -305,7 +319,8 @@ def pass_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) 
         )
         times = {"ms": 1e3 * pass_, "floor_ms": 1e3 * floor, "ratio": pass_ / floor}
         rows.append({"pass": name, **times, "layers": len(layers.layers)})
-    counts = operations({name: work for name, _, _, work in cases})  # after the first passes, which do more
+    # counted after the measurement, since first passes do more work
+    counts = operations({name: work for name, _, _, work in cases})
     return [{**row, "operations": counts[row["pass"]]} for row in rows]
 
 
@@ -314,12 +329,18 @@ def _multiply(products: Callable[[], None], target: Target, head: Tensor) -> Ten
     return target.scores(head)
 
 
-# Models of published shapes with random weights: times do not depend on weight values.
+# Models of published shapes with random weights, since times do not depend on the values of weights.
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Shape of a target, from its published config.json, and of its drafters."""
+    """Shape of a target and of its drafters, with the values of the target's published config.json.
+
+    kind: type of the model in transformers.
+    tied: whether the LM head is the embedding table.
+    drafter_layers: number of layers of each drafter.
+    block_size: γ of the drafters.
+    """
 
     kind: str
     hidden: int
@@ -343,11 +364,13 @@ SHAPES = {
 
 
 def random_engine(name: str, dtype: str, device: str, passes: str, positions: int) -> Engine:
-    """Returns an engine with a target and two drafters of random weights, in the shape ``SHAPES[name]``.
+    """Returns an engine with a target and two drafters of random weights. Its tokenizer writes tokens as numbers.
 
-    Its tokenizer writes tokens as numbers. Raises ``InputError`` for an unknown shape or dtype, or if memory runs out.
+    name: name of the shape, a key of ``SHAPES``.
+    passes: as for ``Engine``.
+    positions: maximum number of tokens of a text.
 
-    positions: largest number of tokens of a text.
+    Raises ``InputError`` for an unknown shape or dtype, or if there is not enough memory.
     """
     if name not in SHAPES:
         raise InputError(f"unknown shape {name!r}; choose one of: {', '.join(SHAPES)}")

@@ -1,8 +1,8 @@
-"""Calibration of drafters: reliability of the confidence, ECE, boundary hits, gains, temperature advice.
+"""Calibration of drafters: how well the confidence predicts acceptance, and how many tokens the drafts add.
 
 ``calibrate(traces)`` returns all figures of recorded runs; ``read_report`` summarizes them in sentences.
 Intervals are 95% percentile bootstrap intervals over whole prompts or, with few prompts, over blocks of steps (``steps.units``).
-Bins, positions, and shares of 0 or 1 have Wilson intervals.
+The accepted shares of bins and of positions, and all shares of 0 or 1, have Wilson intervals instead.
 """
 
 from __future__ import annotations

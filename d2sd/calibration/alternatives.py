@@ -28,21 +28,22 @@ EDGE = 1e-6
 GRID = tuple(sorted((*TEMPERATURES, 1.0)))
 TRIED, ROUNDS = 13, 3  # temperatures per round, and number of rounds; the last one narrows the range to 1%
 MIN_FITTED_POSITIONS = 50
-MIN_OUTCOMES = 30  # per position; with fewer, a position takes the previous position's temperature
+MIN_OUTCOMES = 30  # needed to fit a position; with fewer, the position takes the previous position's temperature
 
 
 @dataclass(frozen=True, slots=True)
 class TemperatureAdvice:
-    """Temperatures by position, fitted on every second resampling unit, and their effect on the other units.
+    """Softmax temperatures, fitted on every second resampling unit, and their effect on the other units.
 
-    "Before" is without these temperatures, "after" with them.
+    The effect is measured without these temperatures ("before") and with them ("after").
 
-    temperatures: one per position.
-    error_before, error_after: ECE of the probability that the first k tokens are all accepted, for all k with a known outcome.
+    temperatures: one for each position of a draft.
+    error_before, error_after: ECE of the predicted probability that the first k tokens are all accepted, over all steps and all k
+        with a known outcome.
     improvement: error_before − error_after.
-    hits_before, hits_after: share of steps whose true boundary is among the K likeliest prefixes, where K is the number of
-        prefixes that the step selected; None without re-drafts.
-    changed: share of steps that would select other prefixes; None if no step selected prefixes.
+    hits_before, hits_after: share of the re-drafted steps whose true boundary is among the K likeliest prefixes. K is the number
+        of prefixes that the step selected. None if there is no such step.
+    changed: share of the steps with selected prefixes that would select other prefixes; None if there is no such step.
     """
 
     temperatures: tuple[float, ...]
@@ -64,9 +65,10 @@ def grid_confidence(confidence: np.ndarray, tempered: np.ndarray) -> np.ndarray:
 
 
 def at_temperature(grid: np.ndarray, temperature: float) -> np.ndarray:
-    """Returns the confidence at a temperature between the ends of ``GRID``, (…), interpolated from the confidence at ``GRID``.
+    """Returns the confidence at a temperature, (…), interpolated from the confidence at the temperatures of ``GRID``.
 
     grid: the confidence at each temperature of ``GRID``, (…, len(GRID)).
+    temperature: a temperature from the smallest to the largest one of ``GRID``.
     """
     place = float(np.interp(np.log(temperature), np.log(GRID), np.arange(len(GRID))))
     low = min(int(place), len(GRID) - 2)
@@ -80,11 +82,11 @@ def _log_odds(confidence: np.ndarray) -> np.ndarray:
 
 
 def fit_temperature(grid: np.ndarray, accepted: np.ndarray, before: np.ndarray | float = 1.0) -> float:
-    """Returns the maximum-likelihood temperature between the ends of ``GRID``.
+    """Returns the maximum-likelihood temperature, from the smallest to the largest one of ``GRID``.
 
     grid: the confidence of M tokens at each temperature of ``GRID``, (M, len(GRID)).
-    accepted: whether the token and all previous ones were accepted, 0 or 1, (M,).
-    before: predicted probability that all previous tokens are accepted, (M,).
+    accepted: 1 if the token and all previous tokens of its draft were accepted, else 0, (M,).
+    before: predicted probability that all previous tokens of the draft are accepted, (M,).
     """
     low, high, best = GRID[0], GRID[-1], 1.0
     for _ in range(ROUNDS):
@@ -97,7 +99,7 @@ def fit_temperature(grid: np.ndarray, accepted: np.ndarray, before: np.ndarray |
 def likelihoods(
     grid: np.ndarray, accepted: np.ndarray, temperature: float, before: np.ndarray | float = 1.0
 ) -> np.ndarray:
-    """Returns the log-likelihood of each outcome at a temperature, (M,); arguments as for ``fit_temperature``."""
+    """Returns the log-likelihood of each entry of ``accepted`` at a temperature, (M,). Arguments: see ``fit_temperature``."""
     probability = np.clip(before * at_temperature(grid, temperature), EDGE, 1 - EDGE)
     logarithms: np.ndarray = np.log(np.where(accepted > 0, probability, 1 - probability))
     return logarithms
@@ -121,13 +123,18 @@ def fit_temperatures(grid: np.ndarray, survived: np.ndarray, observed: np.ndarra
 
 
 def scaled(grid: np.ndarray, temperatures: Sequence[float]) -> np.ndarray:
-    """Returns the confidence with a separate temperature for every position, (N, G). grid: as for ``fit_temperatures``."""
+    """Returns the confidence at a separate temperature for every position, (N, G). grid: as for ``fit_temperatures``."""
     return np.stack([at_temperature(grid[:, k], t) for k, t in enumerate(temperatures)], axis=1)
 
 
 def temperature_advice(tables: RunTables, unit: np.ndarray, resampler: Resampler) -> TemperatureAdvice | None:
-    """Returns fitted temperatures and their effect; None if one half of the units has fewer than ``MIN_FITTED_POSITIONS``
-    scored positions with ``tempered`` values. unit: resampling unit of each step, (N,)."""
+    """Returns fitted temperatures and their effect.
+
+    unit: resampling unit of each step, (N,). Temperatures are fitted on the even units and judged on the odd ones.
+
+    Returns None if the even or the odd units have fewer than ``MIN_FITTED_POSITIONS`` scored positions whose probabilities at
+    ``TEMPERATURES`` were recorded.
+    """
     if not tables.tempered.size:
         return None
     table = tables.table
@@ -168,7 +175,12 @@ def temperature_advice(tables: RunTables, unit: np.ndarray, resampler: Resampler
 
 @dataclass(frozen=True, slots=True)
 class HeadErrors:
-    """ECE of the softmax and of the trained confidence head over the same positions; ``difference``: head − softmax."""
+    """ECE of the drafter's softmax and of its trained confidence head over the same positions.
+
+    positions: number of these positions.
+    softmax, head: ECE of the softmax, and of the head.
+    difference: ECE of the head − ECE of the softmax.
+    """
 
     positions: int
     softmax: Estimate
@@ -177,9 +189,9 @@ class HeadErrors:
 
 
 def head_errors(tables: RunTables, unit: np.ndarray, resampler: Resampler) -> HeadErrors | None:
-    """Returns the ECE of softmax and head over the steps with a trained confidence head; None without such steps.
+    """Returns the ECE of softmax and confidence head over the steps with a head; None without such steps.
 
-    unit: (N,) resampling unit of each step.
+    unit: resampling unit of each step, (N,).
     """
     if not tables.head.size:
         return None

@@ -1,4 +1,8 @@
-"""Predicted against actual boundaries of first drafts, and the tokens that each draft adds."""
+"""Compares predicted with actual rejection boundaries of first drafts, and counts the tokens that each draft adds.
+
+The boundary of a first draft is the number of its leading tokens that the target accepts. r(i) is the predicted probability that
+exactly i drafted tokens are accepted and the next one is rejected (``boundary_posteriors``).
+"""
 
 from __future__ import annotations
 
@@ -14,12 +18,12 @@ from d2sd.tree.boundary import boundary_posteriors
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Numbers of steps with confidences, by predicted and actual outcome.
+    """Confusion matrix of the outcomes of first drafts, over the steps with confidences.
 
     Outcome i < G means that exactly i drafted tokens are accepted, and outcome G that all are; G is the longest draft's length.
 
-    counts: [actual][predicted]: number of steps whose boundary is known, (G+1, G+1).
-    unseen: number of steps with a draft whose boundary is unknown.
+    counts: ``counts[actual][predicted]`` is the number of steps with these two outcomes, (G+1, G+1).
+    unseen: number of steps with a draft whose boundary is unknown; they are not in ``counts``.
     """
 
     counts: tuple[tuple[int, ...], ...]
@@ -28,17 +32,20 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """Rank of the true boundary among all r(i) (``boundary_posteriors``), over the steps with a rejected first-draft token.
+    """Rank of the true boundary among all r(i), over the steps with confidences and a rejected first-draft token.
 
-    counts: [n]: number of steps in which the true boundary has rank n+1.
-    within: [n]: share of steps whose true boundary is among the n+1 likeliest boundaries (the hit rate at K = n+1).
-    chance: [n]: expected hit rate of n+1 prefixes drawn at random.
-    chosen: number of steps that re-drafted. The figures below are over these steps; None without them.
+    The likeliest boundary has rank 1. A set of prefixes hits if the true boundary is one of them.
+
+    steps: number of these steps.
+    counts: ``counts[n]`` is the number of steps in which the true boundary has rank n+1.
+    within: ``within[n]`` is the share of steps whose true boundary has at most rank n+1: the hit rate at K = n+1.
+    chance: ``chance[n]`` is the expected hit rate of n+1 prefixes drawn at random.
+    chosen: number of steps that re-drafted. All following figures are over these steps; without them, they are None.
     used: hit rate of the prefixes that were re-drafted from.
     chance_used: expected hit rate of the same number of prefixes drawn at random.
     repaired: share of steps that re-drafted from the true boundary and thereby added tokens.
     mean_used: mean number of prefixes that were re-drafted from.
-    num_branches: K of these runs; None if it is unknown or differs, as in cost-aware runs.
+    num_branches: K of the runs; None if it is unknown or differs, as in cost-aware runs.
     """
 
     steps: int
@@ -53,7 +60,7 @@ class Ranks:
     num_branches: int | None = None
 
 
-def predicted(table: StepTable) -> np.ndarray:
+def predicted_outcomes(table: StepTable) -> np.ndarray:
     """Returns the likeliest outcome of each step, (N,), numbered as in ``Matrix``."""
     r, full = boundary_posteriors(table.confidence)
     if not r.shape[1]:
@@ -62,7 +69,7 @@ def predicted(table: StepTable) -> np.ndarray:
     return np.where(full > r[np.arange(len(r)), best], r.shape[1], best)
 
 
-def happened(table: StepTable) -> np.ndarray:
+def actual_outcomes(table: StepTable) -> np.ndarray:
     """Returns the actual outcome of each step, (N,), numbered as in ``Matrix``; meaningless if the boundary is unknown."""
     return np.where(table.boundary >= table.drafted, table.confidence.shape[1], table.boundary)
 
@@ -71,13 +78,18 @@ def outcome_matrix(table: StepTable) -> Matrix:
     """Returns predicted against actual outcomes of the steps with confidences and a known boundary."""
     table = table.take(table.has_confidence)
     seen, size = table.boundary_known, table.confidence.shape[1] + 1
-    cells = happened(table)[seen] * size + predicted(table)[seen]
+    cells = actual_outcomes(table)[seen] * size + predicted_outcomes(table)[seen]
     counts = np.bincount(cells, minlength=size * size).reshape(size, size)
     return Matrix(tuple(map(tuple, counts.tolist())), int((~seen & (table.drafted > 0)).sum()))
 
 
 def prefix_ranks(confidence: np.ndarray) -> np.ndarray:
-    """Returns the rank of every r(i) of N drafts, (N, G): 0 = likeliest; if equally likely, the smaller i first."""
+    """Returns, for each of N drafts, the rank of every boundary i by its predicted probability r(i), (N, G).
+
+    The likeliest boundary has rank 0. Of equally likely boundaries, the smaller one comes first.
+
+    confidence: column of ``StepTable``, (N, G).
+    """
     r, _ = boundary_posteriors(confidence)
     order = np.argsort(-r, axis=1, kind="stable")
     rank = np.empty_like(order)
@@ -86,7 +98,12 @@ def prefix_ranks(confidence: np.ndarray) -> np.ndarray:
 
 
 def ranks(confidence: np.ndarray, boundary: np.ndarray) -> np.ndarray:
-    """Returns the rank of the true boundary among all r(i), (N,), as in ``prefix_ranks``; G without a boundary."""
+    """Returns, for each of N drafts, the rank of the true boundary by its predicted probability, as in ``prefix_ranks``, (N,).
+
+    The rank is G if the boundary is unknown or all drafted tokens were accepted.
+
+    confidence, boundary: columns of ``StepTable``, (N, G) and (N,).
+    """
     size = confidence.shape[1]
     predictable = (boundary >= 0) & (boundary < (~np.isnan(confidence)).sum(1))
     rank = np.full(len(confidence), size)
@@ -95,7 +112,11 @@ def ranks(confidence: np.ndarray, boundary: np.ndarray) -> np.ndarray:
 
 
 def rank_table(table: StepTable, unit: np.ndarray, resampler: Resampler, num_branches: int | None = None) -> Ranks:
-    """Returns ranks and hit rates over steps with confidences and a rejected first-draft token. num_branches: K, if known."""
+    """Returns the ranks of true boundaries, and hit rates.
+
+    unit: resampling unit of each step, (N,).
+    num_branches: K of the runs; None if it is unknown or differs.
+    """
     predictable = table.rejected & table.has_confidence
     steps, unit = table.take(predictable), unit[predictable]
     place = ranks(steps.confidence, steps.boundary)
@@ -121,12 +142,12 @@ def rank_table(table: StepTable, unit: np.ndarray, resampler: Resampler, num_bra
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """One source of tokens. A token in several drafts counts only for the first of these drafts.
+    """Tokens and nodes from one source: a draft, or lower-ranked alternatives. A token in several drafts counts only for the first one.
 
-    branch: 0 = first draft, j = re-draft j, None = lower-ranked alternatives of a drafter.
-    present, won: number of steps with this source, and number of steps in which it added a token.
-    tokens, nodes: accepted tokens and verified nodes of this source per step, over all steps.
-    wasted: share of the source's verified nodes that were not accepted.
+    branch: the source: 0 = first draft, j = re-draft j, None = lower-ranked alternatives of a drafter.
+    present, won: number of steps with this source, and number of steps in which the source added a token.
+    tokens, nodes: mean number of accepted tokens and of verified nodes from this source, over all steps.
+    wasted: share of the source's verified nodes that were not accepted; None if no node was verified.
     """
 
     branch: int | None
@@ -143,7 +164,7 @@ class Gains:
 
     tokens_per_step: α, committed tokens including the bonus token.
     nodes_per_step: verified nodes including the anchor.
-    wasted: share of the verified nodes, without the anchor, that were not accepted.
+    wasted: share of the verified nodes, without the anchor, that were not accepted; None if no node was verified.
     bonus: bonus tokens per step.
     per_redraft: mean number of tokens that a re-draft adds.
     sources: tokens and nodes by source.
@@ -201,7 +222,7 @@ class Second(ConfidenceFigures):
     """Figures of the second drafter's confidence.
 
     redrafts: number of re-drafts.
-    right: number of re-drafts from a correct prefix.
+    right: number of re-drafts from a prefix that was accepted (``RunTables.right``).
     """
 
     redrafts: int

@@ -21,11 +21,11 @@ MIN_BLOCK = 16  # tokens; longer than most steps, so that a block holds the step
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One set of runs.
+    """One of the two sets of runs that are compared.
 
-    table: its steps.
-    prompts: prompt of every run, by the run's number in the table.
-    drafter: fingerprint of the first drafter's weights; empty if it is unknown or differs between runs.
+    table: the steps of the runs.
+    prompts: prompt of every run, by the run's number in ``table``.
+    drafter: fingerprint of the first drafter's weights; empty if it is unknown or differs between the runs.
     """
 
     table: StepTable
@@ -35,10 +35,12 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The values of one figure for A and for B, and their difference.
+    """One figure of both sides, and its difference.
 
+    name: name of the figure, as in ``Comparison.figures``.
+    a, b: the figure of side A and of side B.
     difference: B − A.
-    count_a, count_b: number of rows (steps or positions) of each side.
+    count_a, count_b: number of steps or positions from which the figure of each side is computed.
     """
 
     name: str
@@ -53,8 +55,10 @@ class Difference:
 class ResampledSide:
     """One side with its resampler.
 
+    unit: resampling unit of each step of ``table``, (N,).
+    resampler: resamples the side for the comparison.
     scores: all positions with a known outcome and a confidence.
-    alone: the side as it is resampled in its calibration report; None if ``resampler`` already does this.
+    alone: the side with the units and the resampler of its calibration report; None if they are equal to ``unit`` and ``resampler``.
     """
 
     table: StepTable
@@ -65,7 +69,7 @@ class ResampledSide:
 
     @classmethod
     def of(cls, table: StepTable, unit: np.ndarray, count: int, seed: int = 0) -> ResampledSide:
-        """Returns the side, resampled by ``count`` units. unit: unit of each step, (N,)."""
+        """Returns the side with a resampler of ``count`` units. unit: unit of each step, (N,)."""
         unit_alone, _ = units(table)
         count_alone = int(unit_alone.max(initial=-1)) + 1
         same = not seed and count == count_alone and np.array_equal(unit, unit_alone)
@@ -73,12 +77,13 @@ class ResampledSide:
         return cls(table, unit, Resampler(count, seed), table.scores.known(), alone)
 
 
-# A function that returns numerators, denominators and units of a figure's rows on one side.
+# A function that returns, for each row (step or position) of one side, a numerator, a denominator and the resampling unit. The
+# figure is Σ numerators ÷ Σ denominators.
 Rows = Callable[[ResampledSide], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 
 def common_units(a: Side, b: Side, same_text: bool) -> tuple[np.ndarray, np.ndarray, str, bool]:
-    """Returns the resampling unit of each step of A and of B, the name of a unit, and whether both sides share the units."""
+    """Returns the resampling unit of each step of A and of B, the name of a unit, and whether equal numbers mean equal units."""
     tables = a.table, b.table
     enough = min(len(set(side.prompts)) for side in (a, b)) >= MIN_PROMPTS
     if enough and set(a.prompts) == set(b.prompts):
@@ -94,13 +99,17 @@ def common_units(a: Side, b: Side, same_text: bool) -> tuple[np.ndarray, np.ndar
 
 
 def ratio(name: str, rows: Rows, a: ResampledSide, b: ResampledSide, tests: int) -> Difference:
-    """Returns a figure of both sides, and their difference with its interval, one of ``tests`` simultaneous intervals."""
+    """Returns a figure of both sides, and the difference B − A.
+
+    rows: as in ``FIGURES``.
+    tests: number of differences whose intervals are to hold simultaneously.
+    """
     parts = [rows(side)[:2] for side in (a, b)]
     counts = [len(below) if name == "speed" else int(below.sum()) for _, below in parts]
     d = _difference(name, lambda side: side.resampler.resampled(*rows(side)), counts, a, b, tests)
     if not all(((above == 0) | (above == below)).all() and (below <= 1).all() for above, below in parts):
         return d
-    # a share; if all resamples are equal, its interval is Wilson's or Newcombe's
+    # The figure is a share. If its resamples are all equal, it gets Wilson's interval, and the difference gets Newcombe's.
     shares = bounded(d.a, counts[0]), bounded(d.b, counts[1])
     constant = d.difference.low is not None and d.difference.low == d.difference.high
     difference = wider(newcombe(*shares), tests) if constant else d.difference
@@ -126,7 +135,7 @@ class Comparison:
     """Figures of both sides, and B − A. The intervals of all differences hold simultaneously with 95% confidence (Bonferroni).
 
     unit: name of the resampling unit of the differences.
-    paired: whether the differences resample both sides together.
+    paired: whether both sides have the same units, and each resample contains the same units of both sides.
     same_drafter: whether both sides have the same first drafter.
     figures: the figures of ``FIGURES``, and "ece_above_chance", the ECE minus the ECE expected by chance.
     """
@@ -140,16 +149,16 @@ class Comparison:
 def compare(a: Side, b: Side, same_text: bool = False) -> Comparison:
     """Returns the comparison of two sets of runs.
 
-    same_text: whether both sides have the same texts in the same order. If so, and if
-        there are too few prompts to resample, the same blocks of text are resampled on both sides.
+    same_text: whether both sides have the same texts in the same order. If this is true and there are too few prompts to resample,
+        the same blocks of text are resampled on both sides.
     """
     of_a, of_b, name, paired = common_units(a, b, same_text)
     counts = [int(unit.max(initial=-1)) + 1 for unit in (of_a, of_b)]
     if paired:
         counts = [max(counts)] * 2
-    # paired sides have the same seed, and therefore the same draws
+    # paired sides have the same seed, so that their resamples contain the same units
     sides = ResampledSide.of(a.table, of_a, counts[0]), ResampledSide.of(b.table, of_b, counts[1], 0 if paired else 1)
-    # the models of plain decoding may include a drafter that it does not use
+    # runs of plain decoding may name a drafter that they did not use, so both sides need scored positions
     same = bool(a.drafter) and a.drafter == b.drafter and all(len(side.scores) for side in sides)
     tests = len(FIGURES) + 1
     figures = (*(ratio(name, rows, *sides, tests) for name, rows in FIGURES.items()), _ece_above_chance(*sides, tests))
@@ -161,7 +170,7 @@ def compare(a: Side, b: Side, same_text: bool = False) -> Comparison:
 
 
 def _ece_above_chance(a: ResampledSide, b: ResampledSide, tests: int) -> Difference:
-    """Returns, for both sides and as B − A, the ECE minus the ECE expected by chance (``chance_error``).
+    """Returns the ECE minus the ECE expected by chance (``chance_error``), for both sides, and the difference B − A.
 
     Even a calibrated drafter has an ECE above 0 by chance, and this chance error depends on the number of positions. Resampling
     adds the chance error once more, so the resamples are shifted until their mean equals the figure.
@@ -177,23 +186,23 @@ def _ece_above_chance(a: ResampledSide, b: ResampledSide, tests: int) -> Differe
     return _difference("ece_above_chance", above_chance, [len(a.scores), len(b.scores)], a, b, tests)
 
 
-def _over(
+def _mean_rows(
     values: np.ndarray, unit: np.ndarray, where: np.ndarray | slice = slice(None)
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns numerators, denominators and units of the mean of ``values`` over the steps or positions selected by ``where``."""
+    """Returns the ``Rows`` of a mean: values of the steps or positions that ``where`` selects, ones, and units."""
     picked = values[where].astype(float)
     return picked, np.ones(len(picked)), unit[where]
 
 
 FIGURES: dict[str, Rows] = {
-    "tokens": lambda d: _over(d.table.committed, d.unit),
+    "tokens": lambda d: _mean_rows(d.table.committed, d.unit),
     "speed": lambda d: (d.table.committed.astype(float), d.table.seconds, d.unit),
-    "first": lambda d: _over(d.table.gained[:, 0], d.unit, d.table.drafted > 0),
-    "hit": lambda d: _over(d.table.hit, d.unit, d.table.redrafted),
-    "repaired": lambda d: _over(d.table.repaired, d.unit, d.table.redrafted),
+    "first": lambda d: _mean_rows(d.table.gained[:, 0], d.unit, d.table.drafted > 0),
+    "hit": lambda d: _mean_rows(d.table.hit, d.unit, d.table.redrafted),
+    "repaired": lambda d: _mean_rows(d.table.repaired, d.unit, d.table.redrafted),
     "redraft": lambda d: (d.table.gained[:, 1:-1].sum(1).astype(float), d.table.branches.astype(float), d.unit),
-    "nodes": lambda d: _over(d.table.nodes.sum(1) + 1, d.unit),
-    "gap": lambda d: _over(d.scores.accepted - d.scores.confidence, d.unit[d.scores.row]),
+    "nodes": lambda d: _mean_rows(d.table.nodes.sum(1) + 1, d.unit),
+    "gap": lambda d: _mean_rows(d.scores.accepted - d.scores.confidence, d.unit[d.scores.row]),
 }
 OF_DRAFTER = frozenset({"gap", "ece_above_chance"})  # figures of the first drafter alone
 

@@ -1,6 +1,7 @@
-"""Tokens per step and acceptance by position of drafters and settings over the same texts.
+"""Tokens per step and acceptance by position of several drafters, or of several settings, over the same texts.
 
-``compare_replays`` compares each of them with a base, by a paired bootstrap over texts. A ``DraftingRun`` is the run of one drafter.
+``compare_replays`` compares each drafter with one of them, the base, by a paired bootstrap over texts. A setting counts as a
+drafter. A ``DraftingRun`` holds the steps of one drafter.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Replayed:
 
     @property
     def words(self) -> tuple[str, str]:
-        """α, and its difference from the base, with intervals."""
+        """α and its difference from the α of the base, as two texts with intervals."""
         difference = "" if self.difference is None else with_interval(self.difference, signed_decimal, "[]")
         return with_interval(self.alpha, decimal, "[]"), difference
 
@@ -51,8 +52,8 @@ class DrafterFigures:
 
     whole: figures over all texts.
     groups: figures by prompt group; empty if there is only one group.
-    reached: [k]: among the steps that accept at least k drafted tokens, the share that accepts more than k. If a text ends within a
-        draft, only the tokens before the end count.
+    reached: ``reached[k]`` is the share of steps that accept more than k drafted tokens, among the steps that accept at least k. If a
+        text ends within a draft, only the tokens before the end count.
     """
 
     name: str
@@ -64,11 +65,12 @@ class DrafterFigures:
 def compare_replays(
     names: Sequence[str], texts: Sequence[Sequence[Steps]], groups: Sequence[str], base: int = -1
 ) -> list[DrafterFigures]:
-    """Returns one row per drafter.
+    """Returns the figures of each drafter.
 
-    texts: [drafter][text]; every drafter commits the same tokens.
+    names: names of the drafters.
+    texts: ``texts[drafter][text]`` holds the steps of a drafter over a text. All drafters commit the same tokens.
     groups: prompt group of every text.
-    base: index of the drafter that the others are compared with; the last one by default.
+    base: index of the drafter with which the others are compared; by default the last one.
     """
     kinds = sorted(set(groups))
     parts = {kind: [n for n, group in enumerate(groups) if group == kind] for kind in kinds if len(kinds) > 1}
@@ -83,7 +85,13 @@ def compare_replays(
 
 
 def _replayed(texts: Sequence[Steps], base: Sequence[Steps] | None, part: Sequence[int], tests: int) -> Replayed:
-    """Returns the figures over some of the texts. base: the same texts with the base; part: indices of the texts."""
+    """Returns a drafter's figures over some of the texts.
+
+    texts: the drafter's steps over each text.
+    base: the base's steps over each text; None if the drafter is the base.
+    part: indices of the texts that count.
+    tests: number of differences whose intervals are to hold simultaneously.
+    """
     counts, units = [], []
     for side in (texts, base or texts):
         steps = np.array([count for n in part for count in side[n][0]], float)
@@ -114,7 +122,7 @@ def _reached(texts: Sequence[Steps]) -> tuple[Estimate, ...]:
 
 
 def how_replayed(rows: Sequence[DrafterFigures], texts: int) -> str:
-    """Returns a sentence about the intervals. texts: number of texts."""
+    """Returns a sentence that explains the intervals. texts: number of texts."""
     if rows[0].whole.alpha.low is None:
         return "The texts are too short for intervals."
     over = "texts" if texts >= MIN_UNITS else "blocks of the text"
@@ -124,14 +132,14 @@ def how_replayed(rows: Sequence[DrafterFigures], texts: int) -> str:
 
 
 def best(rows: Sequence[DrafterFigures]) -> DrafterFigures:
-    """Returns the row with the highest α; if several rows have it, the last of them."""
+    """Returns the row with the highest α; of several such rows, the last one."""
     return max(reversed(rows), key=lambda row: row.whole.alpha.value or 0.0)
 
 
 def drafter_verdict(rows: Sequence[DrafterFigures]) -> str:
-    """Returns two sentences: which of several rows is best, and whether it differs significantly from the last one, the base.
+    """Returns two sentences: the first names the best drafter, the second compares it with the base, which is the last row.
 
-    If the base is best, the second sentence compares it with the second best row.
+    If the base is the best, the second sentence compares it with the second best drafter.
     """
     winner, last = best(rows), rows[-1]
     rival = best(rows[:-1]) if winner is last else winner
@@ -149,12 +157,12 @@ def drafter_verdict(rows: Sequence[DrafterFigures]) -> str:
     return f"{winner.name} is the best: α {winner.whole.words[0]}. {other} by {rival.whole.words[1]}, {chance}."
 
 
-# A drafter's steps over texts: tokens per step, acceptance by position, and its shape.
+# A drafter's steps over texts: tokens per step, and acceptance by position.
 
 Counts = Sequence[int]  # number of accepted tokens by anchor
 Shape = Literal["low", "cliff", "smooth", "unclear"]
 LOW = 0.6  # acceptance at position 1 that trained drafters usually exceed
-FEWEST_STEPS = 20  # steps that must reach a position for it to count
+FEWEST_STEPS = 20  # positions that fewer steps reached are ignored
 FALL = 0.6  # acceptance ÷ acceptance of the position before, below which there is a cliff
 STRICT = 3.0  # half-width of the interval in standard deviations; wide, since every position is tested
 
@@ -163,10 +171,12 @@ STRICT = 3.0  # half-width of the interval in standard deviations; wide, since e
 class TextWalk:
     """The steps of decoding over one text.
 
-    accepted: number of accepted tokens of each step, including visible ones; the text's end may cut the last step.
+    accepted: number of accepted tokens of each step, including the tokens that the drafter is shown. In the last step, only tokens
+        before the end of the text count.
     tokens: number of generated tokens.
-    by_anchor: number of accepted tokens of a draft from each anchor of the text, even if no step starts at this anchor.
-    beliefs: for each step, by position: the probability of the drafted token by the drafter's softmax, and by its confidence head.
+    by_anchor: number of accepted tokens of a draft from each anchor of the text, including anchors at which no step starts.
+    beliefs: for each step a list with one pair per drafted position: the probability of the drafted token by the drafter's softmax,
+        and its probability of acceptance by the drafter's confidence head (NaN without a head).
     """
 
     accepted: tuple[int, ...]
@@ -179,10 +189,10 @@ class TextWalk:
 class DraftPosition:
     """Acceptance at a position of a draft.
 
-    number: from 1.
+    number: the position; the token after the anchor has position 1.
     steps: number of steps that accepted all earlier tokens.
-    accepted: number of these steps that also accept this token.
-    belief, head: mean probability of the drafted token in these steps, by the drafter's softmax and by its confidence head; None if
+    accepted: number of these steps that accepted this token, too.
+    belief, head: mean probability of this token in these steps, by the drafter's softmax and by its confidence head; None if
         unknown.
     """
 
@@ -227,12 +237,12 @@ class DraftingRun:
         return np.array([w.tokens for w in self.walks], float), np.array([len(w.accepted) for w in self.walks], float)
 
     def below(self, level: float) -> bool:
-        """Returns whether α is significantly below a level; without an interval, whether it is below."""
+        """Returns whether the interval of α is below ``level``; if α has no interval, whether α is."""
         high = self.estimate.high
         return (self.alpha if high is None else high) < level
 
     def change(self, base: DraftingRun, tests: int = 1) -> Estimate:
-        """Returns the change of α from ``base``, whose texts may be other responses to the same prompts.
+        """Returns α minus the α of ``base``. The texts of ``base`` may be other responses to the same prompts.
 
         tests: number of intervals that are to hold simultaneously.
         """
@@ -241,14 +251,14 @@ class DraftingRun:
 
     @property
     def by_anchor(self) -> list[Counts]:
-        """The number of accepted tokens of a draft from each anchor, by text."""
+        """For each text, the number of accepted tokens of a draft from each of its anchors."""
         return [walk.by_anchor for walk in self.walks]
 
     @property
     def positions(self) -> list[DraftPosition]:
-        """Acceptance by drafted position. Ignores the last step of each text, which the text's end may have cut.
+        """Acceptance at each position after the visible tokens, up to position γ − 1 or one after the longest accepted draft.
 
-        There are at most γ − 1 positions. Those of tokens that the drafter is shown are left out.
+        The last step of each text is ignored, since the text may have ended within its draft.
         """
         steps = [step for w in self.walks for step in zip_longest(w.accepted[:-1], w.beliefs[: len(w.accepted) - 1])]
         longest = max((accepted for accepted, _ in steps), default=-1)
@@ -269,9 +279,10 @@ class DraftingRun:
 
     @property
     def shape(self) -> tuple[Shape, int | None]:
-        """The shape of acceptance by position, and the position of the cliff or None.
+        """How acceptance changes with the position, and the position of the cliff (None without a cliff).
 
-        A cliff is a significant drop from one position to the next, after high acceptance at position 1.
+        "low": acceptance at the first position is low; "cliff": it is not, but acceptance drops significantly from one position to
+        the next; "smooth": neither; "unclear": there are too few steps.
         """
         tested = [p for p in self.positions if p.steps >= FEWEST_STEPS]
         if not tested:
@@ -285,7 +296,7 @@ class DraftingRun:
 
     @property
     def belief(self) -> tuple[float, float] | None:
-        """The mean probability of drafted tokens by the drafter's softmax, and the share of them that is accepted; None if unknown.
+        """The mean softmax probability of drafted tokens, and the accepted share of these tokens; None if probabilities are unknown.
 
         Only tokens up to the first rejected one of each step count.
         """
@@ -311,5 +322,5 @@ def relative_gain(counts: Sequence[Counts], base: Sequence[Counts], tests: int =
 
 @lru_cache(4)
 def text_resampler(texts: int) -> Resampler:
-    """Cached, so that all runs over the same texts are compared with the same resamples."""
+    """Returns a resampler of texts. It is cached, since all comparisons over the same texts need the same resamples."""
     return Resampler(texts)

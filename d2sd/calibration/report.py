@@ -1,4 +1,4 @@
-"""The calibration report and the list of steps of a set of runs. Statistics are collected run by run."""
+"""The calibration report of a set of runs, and the list of all their steps. Statistics are collected run by run."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from d2sd.calibration.boundaries import (
     Matrix,
     Ranks,
     Second,
+    actual_outcomes,
     gains,
-    happened,
     outcome_matrix,
-    predicted,
+    predicted_outcomes,
     rank_table,
     ranks,
     second_report,
@@ -55,14 +55,15 @@ OF_RUNS = ("run", "prompt", "domain", "prompt_tokens")  # fields of a header tha
 
 @dataclass(frozen=True, slots=True)
 class Report(ConfidenceFigures):
-    """Calibration figures of recorded runs; those of the confidence are about the first draft.
+    """Calibration figures of recorded runs. Figures of the confidence are about the first draft.
 
     runs, prompts, steps: numbers of runs, of distinct prompts, and of steps.
-    of_paths: whether positions are verified tree nodes, each scored by the probability of its path.
+    of_paths: whether the scored positions are verified tree nodes, with the probability of the path to a node as its confidence. This
+        is the case if no step has a block draft (EAGLE-3). Otherwise, the scored positions are those of first drafts.
     unit: name of the resampling unit of the intervals.
-    by_position: acceptance by position, also of tokens without a confidence.
-    matrix: predicted against actual boundaries.
-    ranks: how often the actual boundary was among the boundaries predicted as likeliest.
+    by_position: acceptance by position; includes tokens without a confidence.
+    matrix: numbers of steps by predicted and actual boundary.
+    ranks: how often the actual boundary was among those predicted as likeliest.
     gains: tokens that each draft adds; ``gains.tokens_per_step`` is α.
     advice: effect of fitted softmax temperatures; None if too few positions have probabilities at other temperatures.
     head: ECE of a trained confidence head; None without such a head.
@@ -92,12 +93,12 @@ class Report(ConfidenceFigures):
 
 
 class RunStatistics:
-    """Statistics of recorded runs, which are added one at a time; the runs themselves are not kept.
+    """Statistics of recorded runs, which are added one at a time. The runs themselves are not kept.
 
-    traces: runs to begin with.
+    traces: the first runs to add.
     texts: a digest of the prompt and generated text of every run.
     ended: number of runs without steps, because the text ended at the token from prefill.
-    costs: costs of steps, from which ``report`` calculates times; None: no times.
+    costs: costs of steps, from which ``report`` calculates times. If it is None, the report has no times.
     """
 
     def __init__(self, traces: Iterable[Trace] = ()):
@@ -164,10 +165,10 @@ class RunStatistics:
 
 
 def _report(tables: RunTables, costs: DraftCosts | None, sequential: bool, num_branches: int | None) -> Report:
-    """Returns all figures; without steps, the report has no observations.
+    """Returns all figures. If the runs have no steps, the report has no observations.
 
     costs, sequential: as for ``stop_report``.
-    num_branches: K of the runs, if known.
+    num_branches: K of the runs; None if it is unknown or differs.
     """
     table, scores = tables.table, tables.table.scores
     unit, name = units(table)
@@ -197,7 +198,7 @@ def _report(tables: RunTables, costs: DraftCosts | None, sequential: bool, num_b
 def calibrate(traces: Iterable[Trace]) -> Report:
     """Returns all calibration figures of recorded runs.
 
-    traces: the runs; without steps, the report has no observations.
+    traces: the runs. If they have no steps, the report has no observations.
 
     Raises ``InputError`` as ``RunStatistics.add`` does.
     """
@@ -208,8 +209,8 @@ def compare_runs(a: RunStatistics, b: RunStatistics) -> Comparison:
     return compare(a.side(), b.side(), same_text=a.texts == b.texts)
 
 
-# The list of steps: the texts, figures and chart marks of each step. With these, a click on a mark of a chart lists the mark's
-# steps without another computation.
+# The list of steps: the texts and figures of each step, and the chart marks that count the step. With this list, the page shows the
+# steps that a clicked mark counts without another computation.
 
 MAX_CHARACTERS = 24  # characters of a token's text
 
@@ -218,8 +219,8 @@ MAX_CHARACTERS = 24  # characters of a token's text
 class StepWords:
     """The texts of a step in the list of steps.
 
-    texts: texts of the scored tokens of the first draft; without a first draft, of all tree nodes.
-    nodes: ids of the tree nodes of these tokens, up to the first token that is not in the tree.
+    texts: texts of the scored tokens of the first draft. If the step has no first draft: texts of all tree nodes.
+    nodes: ids of the tree nodes that hold the scored tokens of the first draft, up to the first token that is not in the tree.
     wanted: text of the target's token at the first rejection; empty if no token was rejected.
     outcome: the step's ``d2sd.trace.metrics.verdict``; empty if that is None.
     """
@@ -240,7 +241,7 @@ class StepWords:
 
 
 class MeasuredRuns:
-    """Runs that are measured together. The data for figures and the list of steps is extracted from a run when it is added.
+    """Runs that are measured together. What figures and the list of steps need is extracted from a run when it is added.
 
     statistics: the data for the figures.
     words: the texts of every step, in the order of the runs.
@@ -260,20 +261,20 @@ class MeasuredRuns:
     def listing(self) -> dict[str, dict[str, Any]]:
         """Returns the list of steps as JSON-ready data.
 
-        "steps": the columns of the list, one entry per step:
+        A step's scored positions are tree nodes if ``Report.of_paths`` is true, otherwise positions of the first draft.
+
+        "steps": the columns of the list, each with one entry per step:
 
         * run, step: number of the run, and of the step in the run.
-        * matched: number of accepted scored positions; −1: nothing was drafted.
-        * predicted, happened: outcomes, numbered as in ``Matrix``; ``happened`` is −1 if unknown.
-        * rank: rank of the true boundary, from 1; 0: no boundary.
-        * confidence, depths, tokens, nodes: one list per step, over its scored positions.
+        * matched: how many scored positions were accepted; −1 if nothing was drafted.
+        * predicted, happened: predicted and actual outcome, numbered as in ``Matrix``; ``happened`` is −1 if it is unknown.
+        * rank: rank of the true boundary among all boundaries; 1 is the likeliest, 0 means that there is no boundary.
+        * confidence, depths, tokens, nodes: a list with one entry per scored position.
         * wanted: the target's token at the first rejection.
         * outcome: ``d2sd.trace.metrics.verdict``; empty if that is None.
 
-        "places": indices of the marks of charts that belong to a step, as [kind][chart][step], with a list for each step. Kind
-        "positions" has one index per scored position of the step, and kind "steps" the indices for the step as a whole.
-
-        The scored positions are tree nodes if ``Report.of_paths`` is true.
+        "places": the marks of each chart that count a step. ``places[kind][chart][step]`` is a list of indices into the chart's
+        marks. For kind "positions", it has one index per scored position; for kind "steps", the indices for the whole step.
         """
         tables, report, words = self.statistics.counted(), self.statistics.report(), self.words
         table, redrafted = tables.table, tables.redrafted
@@ -290,7 +291,8 @@ class MeasuredRuns:
             texts = [w.texts[: len(scored)] for w, scored in zip(words, confidence, strict=True)]
         size, boundary = table.confidence.shape[1], ranks(table.confidence, table.boundary)
         rank = np.where(table.rejected & (boundary < size), boundary + 1, 0)
-        outcomes, guesses, seen = happened(table), predicted(table), np.flatnonzero(table.boundary_known)
+        outcomes, guesses = actual_outcomes(table), predicted_outcomes(table)
+        seen = np.flatnonzero(table.boundary_known)
         row, source = np.nonzero(table.gained)
         groups = {group.name: n for n, group in enumerate(report.domains)}
         group = np.array([groups.get(domain, -1) for domain in tables.domains], int)
@@ -322,7 +324,7 @@ class MeasuredRuns:
 
 
 def _nodes(step: StepDone, count: int) -> tuple[int, ...]:
-    """Returns the tree nodes of the first ``count`` tokens of the first draft; fewer if the tree lacks some."""
+    """Returns ids of the tree nodes that hold the first ``count`` tokens of the first draft, up to the first token not in the tree."""
     path, parent, nodes = [], 0, step.nodes
     for token in step.first_draft.ids[:count] if step.first_draft else ():
         node = parent + 1  # id of the token's node in a tree that begins with the first draft
@@ -340,13 +342,13 @@ def cut_label(text: str) -> str:
 
 
 def _by_step(count: int, rows: np.ndarray, values: np.ndarray) -> list[list[Any]]:
-    """Returns the values of each of ``count`` steps. rows: row of the step of each value, sorted."""
+    """Returns a list with the values of each of ``count`` steps. rows: for each value, the row of its step, ascending."""
     starts, entries = np.searchsorted(rows, np.arange(count + 1)).tolist(), values.tolist()
     return [entries[start:end] for start, end in pairwise(starts)]
 
 
 def _distinct(count: int, rows: np.ndarray, values: np.ndarray) -> list[list[int]]:
-    """Returns the distinct values of each of ``count`` steps in ascending order. rows: row of the step of each value."""
+    """Returns a list with the distinct values of each of ``count`` steps, ascending. rows: for each value, the row of its step."""
     lists: list[list[int]] = [[] for _ in range(count)]
     for row, value in sorted(set(zip(rows.tolist(), values.tolist(), strict=True))):
         lists[row].append(value)

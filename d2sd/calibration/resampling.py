@@ -1,4 +1,4 @@
-"""Bootstrap intervals: units, usually prompts, are resampled. Figures are computed from sums over units, usually as a ratio."""
+"""Bootstrap intervals. The resampled units are usually prompts, and a figure is usually a ratio of two sums over units."""
 
 from __future__ import annotations
 
@@ -34,13 +34,17 @@ class Estimate:
 
 
 class Resampled(NamedTuple):
-    """A figure (NaN without observations) and its value in every resample, (RESAMPLES,); NaN for empty resamples."""
+    """A figure with its value in every resample.
+
+    value: the figure; NaN without observations.
+    resamples: value in each resample, (RESAMPLES,); NaN for resamples without observations.
+    """
 
     value: float
     resamples: np.ndarray
 
     def minus(self, other: Resampled) -> Resampled:
-        """Returns this figure minus another, which was resampled with the same units or independently."""
+        """Returns this figure minus another one, resample by resample. Both must have the same units, or independent resamples."""
         with np.errstate(invalid="ignore"):  # both may be infinite, if their denominators are 0
             return Resampled(self.value - other.value, self.resamples - other.resamples)
 
@@ -71,28 +75,28 @@ class Resampler:
         return (self.weights @ by_unit).reshape(RESAMPLES, *values.shape[1:])
 
     def ratio(self, numerator: np.ndarray, denominator: np.ndarray, unit: np.ndarray | None = None) -> Estimate:
-        """Returns Σ numerator / Σ denominator over rows with its interval. All arguments are (M,)."""
+        """Returns Σ numerator ÷ Σ denominator over M rows, with its interval. All arguments are (M,); ``unit`` as for ``sums``."""
         return self.figure(*self.resampled(numerator, denominator, unit))
 
     def mean(self, values: np.ndarray, unit: np.ndarray | None = None) -> Estimate:
         return self.ratio(values.astype(float), np.ones(len(values)), unit)
 
     def resampled(self, numerator: np.ndarray, denominator: np.ndarray, unit: np.ndarray | None = None) -> Resampled:
-        """Returns Σ numerator / Σ denominator with its resamples."""
+        """Returns Σ numerator ÷ Σ denominator with its resamples. Arguments: as for ``ratio``."""
         total = denominator.sum()
         value = float(numerator.sum() / total) if total else float("nan")
         with np.errstate(invalid="ignore", divide="ignore"):
             return Resampled(value, self.sums(numerator, unit) / self.sums(denominator, unit))
 
     def share(self, yes: np.ndarray, unit: np.ndarray) -> Estimate:
-        """Returns the share of true rows (M,), with its interval (see ``bounded``)."""
+        """Returns the share of true entries of ``yes``, (M,), with its interval (see ``bounded``)."""
         return bounded(self.mean(yes, unit), len(yes))
 
     def figure(self, value: float, resamples: np.ndarray, tests: int = 1) -> Estimate:
-        """Returns a figure with the interval of its resampled values, (RESAMPLES,); NaN for empty resamples.
+        """Returns a figure with the interval of its resampled values.
 
-        value: NaN without observations.
-        tests: number of intervals that are to hold simultaneously, see ``wider``.
+        value, resamples: as in ``Resampled``.
+        tests: number of intervals that are to hold simultaneously (see ``wider``).
         """
         if isnan(value):
             return Estimate(None)
@@ -104,7 +108,7 @@ class Resampler:
 
 
 def bounded(share: Estimate, count: int) -> Estimate:
-    """Returns a share of ``count`` rows. A share of 0 or 1 gets Wilson's interval, since all its resamples are equal."""
+    """Returns a share of ``count`` rows. If it is 0 or 1, so that all its resamples are equal, it gets Wilson's interval."""
     if share.low is None or share.value is None or 0 < share.value < 1:
         return share
     return Estimate(share.value, *wilson(share.value, count))
@@ -124,15 +128,15 @@ def wider(figure: Estimate, tests: int) -> Estimate:
 
 
 def wilson(share: float, count: int, z: float = Z95) -> tuple[float, float]:
-    """Returns the Wilson interval of a share of ``count`` rows; by default, the 95% interval."""
+    """Returns the Wilson interval of a share of ``count`` rows. z: half-width in standard deviations; the default gives 95%."""
     centre = (share + z * z / (2 * count)) / (1 + z * z / count)
     half = z / (1 + z * z / count) * np.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
     return float(max(0, centre - half)), float(min(1, centre + half))
 
 
 def newcombe(a: Estimate, b: Estimate) -> Estimate:
-    """Returns B − A for two shares. Its interval, which also works for shares of 0 or 1, is computed from both shares' intervals
-    (Newcombe 1998, method 10)."""
+    """Returns B − A for two shares. The interval is computed from the intervals of both shares (Newcombe 1998, method 10), so it is
+    also valid for shares of 0 or 1."""
     ends = (a.value, a.low, a.high, b.value, b.low, b.high)
     if any(end is None for end in ends):
         return Estimate(None if a.value is None or b.value is None else b.value - a.value)

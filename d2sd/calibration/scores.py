@@ -1,7 +1,7 @@
-"""Reliability of a drafter's confidence: bins, ECE, figures by prompt group.
+"""Reliability of a drafter's confidence: bins of a reliability diagram, ECE, and figures by prompt group.
 
-Only positions up to the first rejection are scored, and only within the committed text, since the acceptance of later
-tokens is never observed.
+Only positions up to the first rejection and within the committed text are scored, since the target's decision about later tokens
+is unknown.
 """
 
 from __future__ import annotations
@@ -41,9 +41,14 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class PositionAcceptance:
-    """Acceptance of the first draft at a position, among the ``count`` steps that reached it; interval as in ``Bin``.
+    """Acceptance of the first draft at a position.
 
-    confidence: mean confidence; None if one of these steps recorded none."""
+    position: the position; 1 is the first drafted token.
+    count: number of steps that reached the position. The other fields are about these steps.
+    confidence: mean confidence; None if one of the steps has no confidence.
+    accepted: share of accepted tokens.
+    low, high: 95% interval of the accepted share (Wilson).
+    """
 
     position: int
     count: int
@@ -54,13 +59,13 @@ class PositionAcceptance:
 
 
 def bin_numbers(confidence: np.ndarray) -> np.ndarray:
-    """Returns the bin of each confidence, −1 for unknown ones; the last bin includes its right edge."""
+    """Returns the number of the bin of each confidence, and −1 for NaN. The last bin includes its right edge."""
     bins = np.clip(np.searchsorted(EDGES, confidence, side="right") - 1, 0, BINS - 1)
     return np.where(np.isnan(confidence), -1, bins)
 
 
 def reliability(scores: Scores) -> list[Bin]:
-    """Returns all bins of a reliability diagram, in order. An empty bin has count 0 and its centre as confidence."""
+    """Returns all bins of a reliability diagram, in ascending order. The confidence of an empty bin is the bin's centre."""
     edges = EDGES.round(9).tolist()
     return [
         Bin(left, end, n, c / n, a / n, *wilson(a / n, n)) if n else Bin(left, end, 0, (left + end) / 2, 0.0, 0.0, 1.0)
@@ -81,14 +86,14 @@ def acceptance_by_position(scores: Scores) -> list[PositionAcceptance]:
 
 
 def _sums(group: np.ndarray, count: int, scores: Scores) -> list[tuple[int, float, float]]:
-    """Returns count, Σ confidence and Σ accepted of each of ``count`` groups of scores. group: number of every score's group."""
+    """Returns (number of scores, Σ confidence, Σ accepted) of each of ``count`` groups. group: number of the group of each score."""
     weights = (None, scores.confidence, scores.accepted)
     columns = (np.bincount(group, weights=w, minlength=count).tolist() for w in weights)
     return list(zip(*columns, strict=True))
 
 
 def expected_calibration_error(confidence: np.ndarray, accepted: np.ndarray) -> float:
-    """ECE: Σ over bins of (share of positions in the bin) · |accepted share − mean confidence|."""
+    """Returns the ECE: Σ over bins of (share of all positions in the bin) · |accepted share − mean confidence|."""
     if not len(confidence):
         return float("nan")
     gaps = np.bincount(bin_numbers(confidence), weights=accepted - confidence, minlength=BINS)
@@ -108,7 +113,8 @@ def resampled_error(scores: Scores, unit: np.ndarray, resampler: Resampler) -> R
 def chance_error(confidence: np.ndarray) -> float:
     """Returns the expected ECE of a perfectly calibrated drafter with these confidences.
 
-    The summed gap of a bin is then close to normally distributed with variance Σ c(1−c), and E|x| = σ·√(2/π).
+    For such a drafter, the sum of (accepted − confidence) over a bin is nearly normally distributed with mean 0 and variance
+    Σ c(1−c), and its expected absolute value is σ·√(2/π).
     """
     if not len(confidence):
         return float("nan")
@@ -156,7 +162,13 @@ def confidence_figures(scores: Scores, unit: np.ndarray, resampler: Resampler) -
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Figures of a prompt group; ``tokens``: α, ``repaired``: share of its re-drafted steps that were repaired."""
+    """Figures of a prompt group.
+
+    name: name of the group.
+    positions, confidence, accepted, gap, ece: as in ``ConfidenceFigures``.
+    tokens: α.
+    repaired: share of the re-drafted steps in which re-drafts added tokens at the true boundary.
+    """
 
     name: str
     positions: int
@@ -173,7 +185,8 @@ def by_domain(
 ) -> tuple[Group, ...]:
     """Returns the figures of every prompt group; empty if there is only one group.
 
-    domains: prompt group of each run, by the run's number in the table."""
+    domains: prompt group of each run, by the run's number in ``table``.
+    """
     names = sorted(set(domains))
     if len(names) < 2:
         return ()

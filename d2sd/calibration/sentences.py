@@ -28,13 +28,13 @@ from d2sd.calibration.text import (
     with_interval,
 )
 
-MIN_POSITIONS = 200  # to judge a drafter
-MIN_IN_BIN = 30  # to judge one bin
+MIN_POSITIONS = 200  # scored positions needed to judge a drafter
+MIN_IN_BIN = 30  # positions needed to judge a bin
 SHOWN_TEMPERATURES = 6
 CLEAR = 2.81  # standard errors (99.5%), since ten bins are tested
-MIN_STEPS = 30  # to judge boundaries or gains
+MIN_STEPS = 30  # steps needed to judge boundaries or gains
 TRUSTED_ERROR = 0.05
-# Gaps between confidence and accepted share: "slightly" below the first, "far" above the second.
+# A drafter is "slightly" over- or under-confident below the first gap between confidence and accepted share, "far" above the second.
 SLIGHT, FAR = 0.03, 0.1
 MAX_UNSEEN = 0.05  # a larger share of steps with unknown boundary is mentioned
 
@@ -104,7 +104,7 @@ def gap_words(gap: float) -> tuple[str, Tone]:
 
 
 def _ranges(report: Report, verdict: Sentence) -> Iterator[Sentence]:
-    """Yields one sentence per group of adjacent bins that are clearly over- or under-confident, and one about small bins."""
+    """Yields a sentence for each group of adjacent bins that are clearly over- or under-confident, and one about bins with few positions."""
 
     def kind(b: Bin) -> str:
         if b.count < MIN_IN_BIN:
@@ -253,7 +253,8 @@ COUNTED, POINTS, RATED = ("more", "fewer"), ("points higher", "points lower"), (
 class ComparedFigure(NamedTuple):
     """How a compared figure is written.
 
-    write, write_change: functions that write the figure, and a difference.
+    label: name of the figure.
+    write, write_change: functions that return the figure, and a difference of two figures, as text.
     words: the words for a larger and for a smaller value.
     """
 
@@ -278,7 +279,7 @@ TOO_FEW = "An interval needs at least four prompts or blocks of text."
 
 
 def difference_words(d: Difference) -> str:
-    """Returns in words how much more or less the second side has, from the ends of the interval."""
+    """Returns the interval of a difference B − A in words, such as "0.2 to 0.5 more"."""
     _, _, write, (more, fewer) = COMPARED[d.name]
     low, high = d.difference.low, d.difference.high
     if low is None or high is None:
@@ -294,9 +295,10 @@ def difference_words(d: Difference) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A comparison in words.
+    """A comparison with its description in words.
 
-    title, more: the finding, see ``finding``.
+    comparison: the figures.
+    title, more: the two results of ``finding``.
     how: an explanation of the intervals.
     """
 
@@ -307,7 +309,7 @@ class Compared:
 
 
 def compare_sides(a: RunStatistics, b: RunStatistics, names: Sequence[str], doubt: str = "") -> Compared:
-    """Compares two sets of runs. names: names of both sides. doubt: as in ``finding``."""
+    """Compares two sets of runs. names: names of both sides. doubt: as for ``finding``."""
     comparison = compare_runs(a, b)
     tables = [side.counted().table for side in (a, b)]
     paces = [1000 * float(t.seconds.sum()) / len(t) if len(t) and t.seconds.sum() else None for t in tables]
@@ -325,10 +327,11 @@ def finding(
 ) -> tuple[str, str]:
     """Returns a title about tokens per step, and a sentence about time. Neither claims more than the intervals support.
 
+    names: names of both sides.
     steps: number of steps of each side.
-    paces: mean time of a step in milliseconds; None if unknown.
+    paces: mean time of a step of each side, in milliseconds; None if unknown.
     same_text: whether both sides wrote the same texts, so that their numbers of steps can be compared.
-    doubt: why times are not compared; empty if they are.
+    doubt: a sentence that says why times cannot be compared; empty if they can.
     """
     figures = {d.name: d for d in comparison.figures}
     tokens, speed = figures["tokens"].difference, figures["speed"].difference
@@ -362,7 +365,7 @@ def finding(
 
 
 def within(name: str) -> str:
-    """Returns the name of a side as it is written inside a sentence: names of methods that are words begin with a small letter."""
+    """Returns the name of a side for the middle of a sentence: if its first word is an ordinary word, it begins with a small letter."""
     return f"{name[:1].lower()}{name[1:]}" if name.split(maxsplit=1)[0][1:].islower() else name
 
 

@@ -1,4 +1,4 @@
-"""Recorded runs as tables: their steps, re-drafts and verified tree nodes as columns of arrays, for vectorized statistics."""
+"""Recorded runs as tables, for vectorized statistics: arrays with one entry per step, re-drafted token or verified tree node."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from d2sd.trace.metrics import verdict
 from d2sd.tree.tree import chains
 
 UNSEEN = -1
-OTHER = -1  # source of tree nodes on lower-ranked alternatives
+OTHER = -1  # number of the source of tree nodes that are lower-ranked alternatives
 MIN_PROMPTS = 8
 MAX_BLOCKS = 200
-MAX_WIDTH = 1026  # largest block plus two columns of sources; the outcome matrix has about MAX_WIDTH² cells
+# maximum number of columns of ``confidence`` or ``nodes``; the outcome matrix has about MAX_WIDTH² cells
+MAX_WIDTH = 1026
 MAX_CELLS = 8 * 10**6  # 8-byte numbers in an array with one row per step
 
 
@@ -29,7 +30,7 @@ class Rows:
     """Base of tables whose columns are arrays with one entry per row."""
 
     def take(self, rows: np.ndarray) -> Self:
-        """Returns the rows with these numbers, or those where this mask is true."""
+        """Returns a table of some of the rows. rows: the numbers of these rows, or a mask that is true for them."""
         return type(self)(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
 
 
@@ -61,20 +62,20 @@ class StepTable(Rows):
     """N steps of one or more runs; G is the longest first draft, J the largest number of re-drafts.
 
     run, step: number of the run and of the step in it, (N,).
-    prompt: number of the run's prompt, (N,); equal prompts have equal numbers, and each unknown prompt has a separate number.
+    prompt: number of the run's prompt, (N,). Equal prompts have equal numbers; every unknown prompt has a different number.
     drafted: number of tokens of the first draft, (N,).
-    confidence: c_k, (N, G); NaN after the last drafted token, and in steps recorded without confidences.
+    confidence: confidence c_k of every first-draft token, (N, G); NaN after the last token, and in steps without confidences.
     matched: number of leading first-draft tokens that equal the committed ones, (N,); UNSEEN if nothing was drafted.
-    boundary: ``matched`` if the next token was rejected or all tokens were accepted, (N,); UNSEEN if the text ended, or a node
-        budget cut the draft, before the target and the draft differed.
+    boundary: equal to ``matched`` if the next token was rejected or all tokens were accepted, (N,). UNSEEN if nothing was drafted,
+        or if the text or the verified part of the draft ended before the target and the draft differed.
     selected: number of selected prefixes, (N,).
     hit: whether the boundary was a selected prefix, (N,).
     repaired: whether the boundary was selected and re-drafts added tokens there, (N,).
     committed: number of committed tokens, including the bonus token, (N,).
     seconds: time of the step, (N,).
     branches: number of re-drafts, (N,).
-    nodes, gained: verified and accepted tree nodes by source, (N, J+2). Column 0 is the first draft, column j the nodes that
-        re-draft j adds to the earlier drafts, and the last column the nodes on lower-ranked alternatives only.
+    nodes, gained: numbers of verified and of accepted tree nodes by source, (N, J+2). Column 0 counts the nodes of the first draft,
+        column j the nodes of re-draft j that are in no earlier draft, and the last column the lower-ranked alternatives.
     """
 
     run: np.ndarray
@@ -117,7 +118,7 @@ class StepTable(Rows):
 
     @property
     def rejected(self) -> np.ndarray:
-        """Whether a token of each step's first draft was rejected, (N,) bool, so that there is a boundary to predict."""
+        """Whether a token of each step's first draft was rejected, so that there is a boundary to predict, (N,) bool."""
         return self.boundary_known & (self.boundary < self.drafted)
 
     @property
@@ -149,13 +150,13 @@ class RunTables:
 
     prompts, domains: prompt and prompt group of every run.
     tempered: confidence at ``TEMPERATURES``, (N, G, len(TEMPERATURES)) float32; (N, 0, …) if no step recorded it.
-    head: value of the drafter's confidence head for each drafted token, (N, G); NaN elsewhere; (N, 0) if no step has a head.
-    right: whether the prefix of each re-draft of the second drafter was accepted and the text continued after it.
-    redrafted: tokens of the re-drafts with such a prefix, up to and including the first rejected one.
-    verified: tree nodes of the steps without a block draft (EAGLE-3). Every node counts; a node that the target did not reach
-        counts as rejected, since the target chose another path. Steps without a bonus token are left out: the text ended there.
-        Within a step, accepted nodes come first, then the others by descending probability.
-    node: id of each of these nodes.
+    head: output of the drafter's confidence head for each drafted token, (N, G); NaN elsewhere; (N, 0) without a head.
+    right: for each re-draft of the second drafter, whether its prefix was accepted and the text continued after the prefix.
+    redrafted: the scored tokens of the re-drafts for which ``right`` is true, up to and including the first rejected token.
+    verified: the scored tree nodes of the steps that have no block draft (EAGLE-3). A node that the target did not reach counts as
+        rejected, since the target chose another path. Steps without a bonus token, in which the text ended, are left out. Within
+        a step, accepted nodes come first, then the others by descending probability.
+    node: id of each node in ``verified``.
     """
 
     prompts: tuple[str, ...]
@@ -181,9 +182,8 @@ class TableBuilder:
     def __init__(self) -> None:
         self.prompts: list[str] = []
         self.domains: list[str] = []
-        self._numbers = array(
-            "i"
-        )  # of every step: ``STEP_NUMBERS``, then the number of entries in ``_nodes`` … ``_head``
+        # for every step: ``STEP_NUMBERS``, then its number of entries in ``_nodes``, ``_gained``, ``_tempered`` and ``_head``
+        self._numbers = array("i")
         self._seconds = array("d")
         self._nodes, self._gained = array("h"), array("h")  # source of every verified and of every accepted node
         self._confidence, self._tempered, self._head = array("d"), array("f"), array("d")  # of all drafted tokens
@@ -193,7 +193,11 @@ class TableBuilder:
         self._width = 0
 
     def add(self, steps: Sequence[StepDone], prompt: str = "", domain: str = "all") -> None:
-        """Add a run. prompt: empty if unknown. Raises ``InputError`` if the tables would take too much memory."""
+        """Adds the steps of a run. Raises ``InputError`` if the tables would take too much memory.
+
+        prompt: the run's prompt; empty if unknown.
+        domain: the run's prompt group.
+        """
         count = len(self._seconds) + len(steps)
         widths = (max(len(s.branches) + 2, len(s.first_draft.ids) if s.first_draft else 0) for s in steps)
         width = max([self._width, *widths])
@@ -292,10 +296,12 @@ def _append(columns: Sequence[array[Any]], *values: float) -> None:
 
 
 def _padded(values: array[float], lengths: np.ndarray, width: int, *size: int) -> np.ndarray:
-    """Returns N lists of numbers, or of arrays of this size, as (N, width, *size), padded with NaN; (N, 0, *size) if all are empty.
+    """Returns N lists as one array padded with NaN, (N, width, *size); (N, 0, *size) if all lists are empty.
 
-    values: the entries of all lists.
+    values: the entries of all lists, one list after another.
     lengths: number of entries of each list, (N,).
+    width: number of entries to which each list is padded.
+    size: shape of an entry; none if the entries are numbers.
     """
     rows = np.full((len(lengths), width if values else 0, *size), nan, values.typecode)
     rows[np.arange(rows.shape[1]) < lengths[:, None]] = np.asarray(values).reshape(-1, *size)
@@ -303,10 +309,11 @@ def _padded(values: array[float], lengths: np.ndarray, width: int, *size: int) -
 
 
 def _by_source(source: array[int], lengths: np.ndarray, count: int) -> np.ndarray:
-    """Returns the numbers of nodes by source, (N, count); ``OTHER`` is the last column.
+    """Returns how many nodes of each step come from each source, (N, count); ``OTHER`` is the last column.
 
-    source: source of every node of N steps.
+    source: source of every node, one step after another.
     lengths: number of nodes of each step, (N,).
+    count: number of sources.
     """
     cells = np.repeat(np.arange(len(lengths)) * count, lengths)
     cells += np.asarray(source) % count  # ``OTHER`` is −1

@@ -18,7 +18,7 @@ Write = Callable[[float | None], str]
 
 
 def percent(share: float | None) -> str:
-    """Returns a share as a whole percentage; with one decimal if it would round to 0% or 100%, but is neither."""
+    """Returns a share as a whole percentage. A share that would wrongly round to 0% or 100% has one decimal."""
     if share is None:
         return "—"
     whole = f"{share:.0%}"
@@ -51,7 +51,7 @@ def signed(share: float | None) -> str:
 def with_interval(figure: Estimate, write: Write = percent, brackets: str = "()") -> str:
     """Returns a figure with its interval, if it has one.
 
-    write: writes a number.
+    write: returns a number as text.
     brackets: the two characters around the interval.
     """
     if figure.low is None:
@@ -86,9 +86,10 @@ Tone = Literal["good", "bad", "mixed", "few", "note"]
 class Sentence:
     """A sentence about figures.
 
-    tone: how to display it: "good", "mixed", "bad", "few" (too few observations) or "note".
+    tone: how to display the sentence: "good", "mixed", "bad", "few" (too few observations) or "note".
     text: the sentence.
-    chart, places: id of the chart that the sentence describes, and indices of the described marks; empty without a chart.
+    chart: id of the chart that the sentence describes; empty if it describes none.
+    places: indices of the chart's marks that the sentence describes.
     """
 
     tone: Tone
@@ -99,15 +100,14 @@ class Sentence:
 
 # Tables.
 
-Cell = (
-    str | tuple[str, int]
-)  # a text, or a text and a mark of the figure: on the page, a click on the text lists the mark's steps
+# A text, or a text and the index of a mark of the figure. On the page, a click on such a text lists the steps that the mark counts.
+Cell = str | tuple[str, int]
 Columns = dict[str, Callable[[Item], Cell]]  # for each heading, a function that returns the cell of an item
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of texts, which may come from models or files. The first cell of a row is the row's name.
+    """A table of texts. The texts may come from models or files, so they are not trusted. The first cell of a row is its name.
 
     head: headings of the columns; all empty for a table without headings.
     rows: the cells of each row.

@@ -1,7 +1,8 @@
 """Effect of shorter drafts on α, verified nodes and time per token, and advice on where drafting should stop.
 
-Drafts are cut by their confidence or at a fixed length. Only first drafts count, each as a chain. The recorded steps are used, even
-though shorter drafts would change where steps start. The settings of serving engines are as of September 2026. Sources: llama.cpp's
+A draft is shortened ("cut") at a threshold of its confidence, or at a fixed length. Only first drafts count, each as a chain. The
+recorded steps are used, although steps with shorter drafts would start at other tokens. Sentences about the settings of serving
+engines are as of September 2026. Sources: llama.cpp's
 ``common/arg.cpp`` and ``common/speculative.cpp``, vLLM's ``SpeculativeConfig``, SGLang's ``arg_groups/fields/spec.py``.
 """
 
@@ -36,9 +37,11 @@ KEPT, SURELY_KEPT = 0.99, 0.95  # shares of α that a cut must keep, in fitting 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Figures of the recorded steps if every first draft is cut by a rule of ``kept_tokens``.
+    """Figures of the recorded steps if every first draft is cut by one rule.
 
-    alpha, nodes: committed tokens (bonus included) and verified nodes (anchor included) per step.
+    rule, value: as for ``kept_tokens``.
+    alpha: committed tokens per step, including the bonus token.
+    nodes: verified nodes per step, including the anchor.
     kept: α divided by the α of whole drafts.
     seconds: calculated time per token; unknown without costs.
     slowdown: ``seconds`` divided by the time per token with whole drafts; unknown without costs.
@@ -59,11 +62,12 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class StopAdvice:
-    """The best value of a rule, fitted on every second prompt and evaluated on the other prompts.
+    """The best value of a rule, chosen on every second prompt, with its figures over the other prompts.
 
-    stop, whole: figures with this cut, and without a cut.
-    clear: whether a token takes significantly less time; without costs, whether significantly more than ``SURELY_KEPT`` of α is
-        kept.
+    stop: figures with this cut.
+    whole: figures with whole drafts.
+    clear: whether a token takes significantly less time with the cut. If times are unknown: whether the cut keeps significantly
+        more than ``SURELY_KEPT`` of α.
     """
 
     stop: Stop
@@ -78,8 +82,9 @@ class Stops:
     steps: number of steps with confidences; other steps do not count.
     sequential: whether every drafted token takes a separate drafter pass.
     machine: machine of the calculated times; empty without costs.
-    stops: figures of all rules and values; the last entry cuts nothing.
-    advice: one entry per rule that pays on the fitted prompts, clear entries first; None with too few prompts.
+    stops: figures of all rules and values. The last entry is that of whole drafts.
+    advice: the best value of each rule that is better than whole drafts on the prompts used for choosing; entries with ``clear``
+        come first. None if there are too few prompts.
     groups: for each prompt group, its name, its figures without a cut, and its figures with the cut of the first advice.
     """
 
@@ -104,7 +109,7 @@ def kept_tokens(table: StepTable, rule: str, value: float) -> np.ndarray:
 
 
 class _Chains:
-    """First drafts as chains that can be cut. unit: resampling unit of each step of the table, (N,)."""
+    """The first drafts of recorded steps, as chains that can be cut. unit: resampling unit of each step of the table, (N,)."""
 
     def __init__(self, table: StepTable, unit: np.ndarray, sequential: bool, costs: DraftCosts | None):
         self.table, self.sequential, self.costs = table, sequential, costs
@@ -121,15 +126,17 @@ class _Chains:
         return Stop(rule, value, *(self.resampler.figure(float(r[0]), r[1:], tests) for r in ratios))
 
     def _sums(self, rule: str, value: float) -> np.ndarray:
-        """Returns the sums of steps, tokens, nodes and seconds over all rows and over each resample, (4, 1 + RESAMPLES)."""
+        """Returns the numbers of steps, committed tokens and verified nodes, and the seconds, if drafts are cut, (4, 1 + RESAMPLES).
+
+        Column 0 is over all steps, and every other column over one resample.
+        """
         table, kept = self.table, kept_tokens(self.table, rule, value)
-        # committed tokens of whole drafts within the text
+        # number of tokens that a step with a whole draft commits before the text ends
         whole = np.minimum(table.matched + table.boundary_known, table.committed)
         # a sequential drafter also drafts the token whose confidence is too low; a block drafter always drafts the whole block
         rows = 1 + (np.minimum(kept + (rule != "length"), table.drafted) if self.sequential else table.drafted)
-        width = (
-            table.confidence.shape[1] + 2
-        )  # one integer for each pair of rows and nodes, since sorting pairs is slow
+        # each pair (rows, nodes) is encoded as one integer, since sorting pairs is slow
+        width = table.confidence.shape[1] + 2
         works, which = np.unique(rows * width + 1 + kept, return_inverse=True)
         costs = self.costs
         times = np.array([costs.seconds(*divmod(w, width)) if costs else np.nan for w in works.tolist()])[which.ravel()]
@@ -140,11 +147,16 @@ class _Chains:
 def stop_report(
     table: StepTable, sequential: bool = False, costs: DraftCosts | None = None, domains: Sequence[str] = ()
 ) -> Stops | None:
-    """Returns the effect of cuts; None if no step has confidences. domains: prompt group of every run."""
-    there, (unit, name) = table.has_confidence, units(table)
-    if not there.any():
+    """Returns the effect of cutting the first drafts; None if no step has confidences.
+
+    sequential: whether every drafted token takes a separate drafter pass.
+    costs: costs of steps; None if they are unknown, so that no times are calculated.
+    domains: prompt group of every run.
+    """
+    usable, (unit, name) = table.has_confidence, units(table)
+    if not usable.any():
         return None
-    chains = _Chains(table.take(there), unit[there], sequential, costs)
+    chains = _Chains(table.take(usable), unit[usable], sequential, costs)
     lengths = range(1, int(chains.table.drafted.max()) + 1)
     cuts: dict[str, Sequence[float]] = {"product": THRESHOLDS, "single": THRESHOLDS, "length": lengths}
     stops = tuple(chains.stop(rule, value) for rule, values in cuts.items() for value in values)
@@ -209,7 +221,7 @@ def _place(stop: Stop) -> str:
 
 
 def _effect(stop: Stop, whole: Stop, machine: str) -> str:
-    """Returns a clause that compares a cut with whole drafts; with times, a sentence follows."""
+    """Returns a clause that compares a cut with whole drafts. If times are known, a sentence about them follows the clause."""
     before, after = decimal(whole.alpha.value), decimal(stop.alpha.value)
     alpha = f"α stays at {after}" if before == after else f"α falls from {before} to {after}"
     if stop.kept.low is not None and stop.kept.low < 1:
@@ -241,9 +253,9 @@ def verdict(stops: Stops) -> Sentence:
 
 
 def stop_sentences(stops: Stops | None, has_head: bool = False) -> Iterator[Sentence]:
-    """Yields the verdict, then the sentences of ``engine_settings``.
+    """Yields the verdict, then the sentences of ``engine_settings``; nothing if ``stops`` is None.
 
-    has_head: whether the drafter also has a confidence head, like a DSpark drafter.
+    has_head: whether the drafter has a confidence head, as DSpark drafters do.
     """
     if stops is None:
         return
@@ -253,11 +265,11 @@ def stop_sentences(stops: Stops | None, has_head: bool = False) -> Iterator[Sent
 
 
 def engine_settings(stops: Stops, has_head: bool = False) -> Iterator[str]:
-    """Yields sentences about the cuts that are clearly better than whole drafts: the settings with which serving engines apply
-    them, or that an engine has no such setting.
+    """Yields sentences about how to apply, in serving engines, the cuts that are clearly better than whole drafts.
 
-    For a DSpark drafter (``has_head``), a setting is left out if the engine compares the threshold with the output of the
-    confidence head instead of the softmax, or if the engine does not accept the length.
+    A sentence names the engine's settings, or says that the engine has no such setting. For a DSpark drafter (``has_head``), a
+    setting is left out if the engine compares the threshold with the output of the confidence head instead of the softmax, or if
+    the engine does not accept the length.
     """
     clear = {a.stop.rule: a.stop for a in stops.advice or () if a.clear}
     drafted = int(stops.stops[-1].value)
@@ -286,12 +298,13 @@ def engine_settings(stops: Stops, has_head: bool = False) -> Iterator[str]:
 
 
 def _cell(figure: Estimate, write: Write = percent) -> str:
-    """Returns a value with its interval. The interval is left out if it is a single point."""
+    """Returns a figure as text, with its interval unless the interval is a single point."""
     return write(figure.value) if figure.low == figure.high else with_interval(figure, write)
 
 
 def stop_table(stops: Stops) -> Table:
-    """Returns the table of whole drafts, of every cut, and of the first cut of ``stops.advice`` by prompt group."""
+    """Returns a table with a row for whole drafts, a row for every cut, and, for each prompt group, rows for whole drafts and for the
+    first cut of ``stops.advice``."""
     *cuts, whole = stops.stops
     rows = [("whole drafts", whole), *((stop.name, stop) for stop in cuts)]
     for group, uncut, stop in stops.groups:

@@ -1,1 +1,1 @@
-"""The commands, one module each, with ``add_arguments(parser)`` and ``run(arguments)``."""
+"""The commands. Each is a module with the functions ``add_arguments(parser)`` and ``run(arguments)``."""

@@ -10,7 +10,7 @@ from d2sd.__about__ import HOME
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds no arguments."""
+    """Does nothing, since the command has no arguments."""
 
 
 def run(_: argparse.Namespace) -> None:

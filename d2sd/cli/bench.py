@@ -124,7 +124,7 @@ def _whole_numbers(text: str) -> tuple[int, ...]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs the benchmark and prints its results. Returns the exit code."""
+    """Runs the benchmark and prints its results. Returns the exit status."""
     transformers.logging.set_verbosity_error()
     arguments.repeats = (GPU_REPEATS if arguments.what else 1) if arguments.repeats is None else arguments.repeats
     if arguments.repeats < 1:
@@ -183,12 +183,12 @@ def _print(result: dict[str, Any], text: str, as_json: bool) -> None:
 
 
 def _write(folder: Path | None, stem: str, result: dict[str, Any], text: str) -> None:
-    """Writes the result as JSON and as Markdown. folder: None to write nothing."""
+    """Writes a result as JSON and as Markdown to ``{stem}.json`` and ``{stem}.md`` in a folder. If ``folder`` is None, writes nothing."""
     if folder:
         write_files(folder, {f"{stem}.json": to_json(result), f"{stem}.md": f"{text}\n"})
 
 
-# ``bench --check-lossless``: compares every method under many settings with plain greedy decoding.
+# ``bench --check-lossless``: compares many settings of every method with plain greedy decoding.
 
 
 def _run_lossless(arguments: argparse.Namespace) -> int:
@@ -213,7 +213,7 @@ def _run_lossless(arguments: argparse.Namespace) -> int:
     (stock,), _ = make_baselines(engine, twin, ["generate"], base.max_new_tokens)
     numbers = engine.models.target.numbers
     exact = numbers in ("float32", "mixed")
-    # with mixed weights, transformers' own model may write another text, so this model is left out
+    # with mixed weights, a model run by transformers may write another text, so it is left out
     entries = [stock, *others] if numbers == "float32" else others if exact else [plain, stock, *others]
     with progress(total=len(entries) * len(prompts), desc="lossless", unit="run") as bar:
         results, stopped = collect(run_check(plain, entries, [ids for _, ids in prompts], twin, exact, bar.update))
@@ -234,7 +234,7 @@ def _run_lossless(arguments: argparse.Namespace) -> int:
 
 
 def _lossless_body(result: dict[str, Any], texts: Any) -> str:
-    """Returns the table of settings and a verdict. texts: maps token ids to their text."""
+    """Returns the table of settings and a verdict. texts: mapping from token ids to their texts."""
     rows, margin = result["rows"], result["margin"]
     columns: Columns[dict[str, Any]] = {
         "setting": lambda row: row["label"],
@@ -268,7 +268,7 @@ def _shortfall(largest: float | None, margin: float) -> str:
     return "–" if largest is None else f"{largest:.3f}{'' if largest <= margin else ' > margin'}"
 
 
-# ``bench gpu``: time of every stage and its roofline bound, on models of known shape with random weights.
+# ``bench gpu``: times of all stages and their lower bounds, on models of published shapes with random weights.
 
 
 def _run_gpu(arguments: argparse.Namespace) -> int:
@@ -348,7 +348,7 @@ def _gpu_body(result: dict[str, Any]) -> str:
     return "\n\n".join([*parts, as_markdown(result["provenance"])])
 
 
-# ``bench cpu``: time of every pass, and of its matrix products alone.
+# ``bench cpu``: times of passes, and of their matrix products alone.
 
 
 def _run_cpu(arguments: argparse.Namespace) -> int:
@@ -378,7 +378,7 @@ def _run_cpu(arguments: argparse.Namespace) -> int:
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
-    """Returns a Markdown table with a column for every name in the rows."""
+    """Returns a Markdown table of these rows, with a column for every name that occurs in a row."""
 
     def cell(value: Any) -> str:
         return "–" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)

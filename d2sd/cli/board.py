@@ -22,12 +22,15 @@ def run(a: argparse.Namespace) -> int:
 
 
 def checkpoints(folder: Path) -> list[str]:
-    """Returns the drafters ``step-N`` of a training run, and its newest drafter. Raises ``InputError`` without a folder ``step-N``."""
+    """Returns the paths of the drafters ``step-N`` of a training run, and of its final drafter.
+
+    Raises ``InputError`` if the folder has no drafter ``step-N``.
+    """
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}; give the --out folder of `d2sd train`")
-    found = [str(path.parent) for path in folder.glob("step-*/config.json")]
-    if not found:
+    folders = [str(path.parent) for path in folder.glob("step-*/config.json")]
+    if not folders:
         raise InputError(
             f"{folder} contains no step-N folders: train with --keep-every N to save a drafter every N steps"
         )
-    return [*found, *([str(folder)] if (folder / "config.json").is_file() else [])]
+    return [*folders, *([str(folder)] if (folder / "config.json").is_file() else [])]

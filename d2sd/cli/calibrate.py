@@ -101,7 +101,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _draft_costs(machine: StageCosts, methods: Sequence[str]) -> DraftCosts | None:
-    """Returns costs of steps that verify only the first draft; None if no method drafts a chain. Raises ``InputError``."""
+    """Returns the costs of steps that verify only the first draft; None if no method drafts a chain.
+
+    Raises ``InputError`` if the methods have different kinds of drafters, or if the machine's times for the drafter are unknown.
+    """
     drafting = [method for method in methods if method not in CHAINLESS]
     if len({method == "draft_model" for method in drafting}) > 1:
         raise InputError("--costs needs runs of one kind of drafter; calibrate runs with the draft model separately")
@@ -109,7 +112,7 @@ def _draft_costs(machine: StageCosts, methods: Sequence[str]) -> DraftCosts | No
 
 
 def _write_html(path: str, runs: RunStatistics, what: str) -> None:
-    """Writes a report of all runs. what: a noun for one run."""
+    """Writes a report of all runs to the file ``path``. what: a noun for one run, for the title."""
     from d2sd.figures.calibration import calibration_results
     from d2sd.figures.report import report_page, settings
 
@@ -127,7 +130,7 @@ def _write_html(path: str, runs: RunStatistics, what: str) -> None:
 
 
 def _text(name: str, runs: RunStatistics) -> Iterator[str]:
-    """Yields the lines of a prompt group. The group of all runs, ``all``, also has the table of thresholds and draft lengths."""
+    """Yields the lines about a prompt group. For the group ``all``, they include the table of thresholds and draft lengths."""
     report = runs.report()
     title = f"{escaped(name)}: {report.runs} runs of {report.prompts} prompts, {report.steps} steps, {report.positions} scored {'nodes' if report.of_paths else 'positions'}"
     alpha = report.gains.tokens_per_step

@@ -26,12 +26,13 @@ if TYPE_CHECKING:  # imports torch (seconds, 340 MB), which commands that only r
     from d2sd.engine import Engine
 
 MAX_PROMPT_BYTES = 1 << 20
-# Exit status of ``doctor`` if it names a fault. Others: 1 program error; 2 bad input or unfinished examination; 130 Ctrl-C.
+# Exit status of ``doctor`` if it names a fault. Its other exit statuses are 1 for a program error, 2 for invalid input or an
+# examination that could not be finished, and 130 for Ctrl-C.
 FAULT_NAMED = 3
 
 
 def add_command(commands: Any, name: str, sentence: str) -> argparse.ArgumentParser:
-    """Adds a subcommand with ``sentence`` as its help and description. commands: result of ``add_subparsers``."""
+    """Adds a subcommand and returns its parser. commands: result of ``add_subparsers``. sentence: its help and description."""
     added: argparse.ArgumentParser = commands.add_parser(
         name, help=sentence, description=f"{sentence[0].upper()}{sentence[1:]}."
     )
@@ -39,7 +40,7 @@ def add_command(commands: Any, name: str, sentence: str) -> argparse.ArgumentPar
 
 
 def add_model_arguments(parser: argparse.ArgumentParser, several: bool = False) -> None:
-    """Adds the options that choose models, number type and device. several: whether drafters may be lists."""
+    """Adds the options that choose models, number type and device. several: whether several drafters can be named."""
     lists: dict[str, Any] = {"action": "extend", "nargs": "+"} if several else {}
     parser.add_argument(
         "--model",
@@ -83,24 +84,24 @@ def _add_number_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_costs_argument(parser: argparse.ArgumentParser, use: str) -> None:
-    """Adds ``--costs``, the name of a machine. use: help text."""
+    """Adds ``--costs``, which names a machine. use: says in the help text what the costs are used for."""
     parser.add_argument("--costs", metavar="MACHINE", help=f"{use}; one of: {', '.join(MACHINES)}")
 
 
 def add_limit_argument(parser: argparse.ArgumentParser, default: str = "all") -> None:
-    """Adds ``--limit``. default: the default value, in words."""
+    """Adds ``--limit``. default: the default value as it is written in the help text."""
     parser.add_argument("--limit", type=int, metavar="N", help=f"use only N prompts, taken from all domains in turn (default: {default})")  # fmt: skip
 
 
 def add_text_arguments(parser: argparse.ArgumentParser, default_limit: str = "all") -> None:
-    """Adds options for prompts, number type and device, for commands that do not call ``add_model_arguments``."""
+    """Adds the options for prompts, number type and device. For commands that do not call ``add_model_arguments``."""
     add_limit_argument(parser, default_limit)
     parser.add_argument("--chat", action="store_true", help="put prompts into the target's chat template")
     _add_number_arguments(parser)
 
 
 def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds an option for each setting of ``DecodeConfig`` that has a meaning."""
+    """Adds an option for each entry of ``SETTINGS`` that has a ``meaning``."""
     for entry in SETTINGS.values():
         if not entry.meaning:
             continue
@@ -131,34 +132,34 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_output(
-    parser: argparse._ActionsContainer, *flags: str, folder: bool = False, own: Sequence[str] = (), **options: Any
+    parser: argparse._ActionsContainer, *flags: str, folder: bool = False, markers: Sequence[str] = (), **options: Any
 ) -> None:
-    """Adds an option that names a file or folder to write. Without ``own``, also adds ``--force``.
+    """Adds an option that names a file or folder to write. If ``markers`` is empty, also adds the option ``--force``.
 
-    folder: whether the output is a folder. Without ``own``, the command itself must check the folder with ``check_folder``.
-    own: suffixes such as ``/pair.json``, for commands that resume runs. If a file named output + suffix exists, an earlier run
-        is resumed. Otherwise, existing content is rejected.
+    folder: whether the output is a folder. If ``markers`` is empty, the command itself must check the folder with ``check_folder``.
+    markers: for commands that can resume an earlier run: suffixes such as ``/pair.json``. If the file output + suffix exists, the
+        output is that of an earlier run and may be continued. Other existing content is rejected.
     options: arguments of ``add_argument``.
     """
     action = parser.add_argument(*flags, **options)
     outputs = parser.get_default("outputs") or {}
-    parser.set_defaults(outputs={**outputs, action.dest: (folder, tuple(own))})
-    if not own and "--force" not in parser._option_string_actions:
+    parser.set_defaults(outputs={**outputs, action.dest: (folder, tuple(markers))})
+    if not markers and "--force" not in parser._option_string_actions:
         parser.add_argument("--force", action="store_true", help="replace existing files")
 
 
 def check_outputs(arguments: argparse.Namespace) -> None:
-    """Raises ``InputError`` if an output cannot be written, or would replace a file without ``--force``."""
+    """Raises ``InputError`` if an output cannot be written, or if it exists and ``--force`` is not given."""
     outputs: list[Path] = []
-    for dest, (folder, own) in getattr(arguments, "outputs", {}).items():
+    for dest, (folder, markers) in getattr(arguments, "outputs", {}).items():
         value = getattr(arguments, dest)
         if value is None or str(value) == "-" or _is_device(path := Path(value)):
             continue
         if any(path.resolve() == other.resolve() for other in outputs):
             raise InputError(f"{path} is named for two outputs; give them different names")
         outputs.append(path)
-        if own:
-            _check_own(arguments, path, folder, own)
+        if markers:
+            _check_resumable(arguments, path, folder, markers)
         elif not folder:
             check_output(arguments, path)
 
@@ -173,7 +174,7 @@ def check_output(arguments: argparse.Namespace, path: Path) -> None:
         raise InputError(f"cannot write {path}: there is no folder {path.parent}")
     if not path.exists():
         return
-    if any(path.samefile(other) for other in _inputs(arguments)):
+    if any(path.samefile(other) for other in _input_files(arguments)):
         raise InputError(f"{path} is an input of this command; name another output file")
     if not arguments.force:
         raise InputError(f"{path} already exists; name another file, or replace it with --force")
@@ -186,16 +187,19 @@ def check_folder(folder: Path) -> None:
     make_folder(folder)
 
 
-def _check_own(arguments: argparse.Namespace, path: Path, folder: bool, own: Sequence[str]) -> None:
-    """Raises ``InputError`` if the output is an input of the command, or has content that this command did not write."""
+def _check_resumable(arguments: argparse.Namespace, path: Path, folder: bool, markers: Sequence[str]) -> None:
+    """Raises ``InputError`` if an output is an input of the command, or has content that the command did not write.
+
+    folder, markers: as for ``add_output``.
+    """
     if not path.exists():
         return
-    if any(path.samefile(other) for other in _named(arguments)):
+    if any(path.samefile(other) for other in _named_paths(arguments)):
         raise InputError(f"{path} is an input of this command; name another output")
     if folder != path.is_dir():
         raise InputError(f"{path} is {'not a' if folder else 'a'} folder; name another output")
     full = any(path.iterdir()) if folder else path.stat().st_size
-    if full and not any(Path(f"{path}{ending}").exists() for ending in own):
+    if full and not any(Path(f"{path}{ending}").exists() for ending in markers):
         raise InputError(
             f"{path} contains something that this command did not write; name another {'folder' if folder else 'file'}"
         )
@@ -205,27 +209,30 @@ def _is_device(path: Path) -> bool:
     return str(path).startswith("/dev/") or (path.exists() and not path.is_file() and not path.is_dir())
 
 
-def _named(arguments: argparse.Namespace) -> Iterator[Path]:
-    """Yields the existing files and folders that are named by arguments other than outputs."""
+def _named_paths(arguments: argparse.Namespace) -> Iterator[Path]:
+    """Yields the existing files and folders that the arguments name, except outputs."""
     for name, value in vars(arguments).items():
         if name in ("argv", "command", "outputs", *arguments.outputs):
             continue
         for item in value if isinstance(value, (list, tuple)) else [value]:
-            with suppress(OSError, ValueError):  # the value cannot be a path
+            with suppress(OSError, ValueError):  # raised for values that cannot be paths
                 if isinstance(item, (str, Path)) and str(item) and Path(item).exists():
                     yield Path(item)
 
 
-def _inputs(arguments: argparse.Namespace) -> Iterator[Path]:
-    """Yields the files that the arguments name, and the files directly inside named folders."""
-    for path in _named(arguments):
+def _input_files(arguments: argparse.Namespace) -> Iterator[Path]:
+    """Yields the files that the arguments name, except outputs, and the files directly inside the folders that they name."""
+    for path in _named_paths(arguments):
         yield from (p for p in (path.iterdir() if path.is_dir() else (path,)) if p.is_file())
 
 
 def prepare_engine(
     arguments: argparse.Namespace, config: DecodeConfig
 ) -> tuple[Engine, list[tuple[Prompt, list[int]]]]:
-    """Returns the engine, and the prompts with their token ids. Raises ``InputError`` if a prompt is too long."""
+    """Returns the engine that the arguments name, and the prompts with their token ids.
+
+    Raises ``InputError`` if a prompt is too long.
+    """
     prompts = read_prompts(arguments.prompts, arguments.limit)
     engine = load_engine(arguments)
     if wait := engine.first_use(engine.resolve(config).backend):
@@ -235,7 +242,7 @@ def prepare_engine(
 
 
 def tell_of_template(engine: Engine, config: DecodeConfig) -> None:
-    """Prints a note if a chat model gets prompts without its template: it would continue prompts instead of answering them."""
+    """Prints a note if a chat model gets prompts without its chat template, since it may then not answer them."""
     target = engine.models.target
     if target.tokenizer.chat_template and not config.chat:
         print(f"{target.name} is a chat model, but prompts are not in its chat template; add --chat.", file=sys.stderr)
@@ -244,7 +251,7 @@ def tell_of_template(engine: Engine, config: DecodeConfig) -> None:
 def load_engine(arguments: argparse.Namespace) -> Engine:
     """Returns an engine with the models that the arguments name.
 
-    After loading, excludes all existing objects from garbage collection. Collecting would pause a timed run for a third of a second.
+    After loading, all existing objects are excluded from garbage collection, which would pause a timed run for a third of a second.
     """
     from d2sd.engine import load
 
@@ -276,11 +283,11 @@ def record_runs(
     paths: Sequence[Path] = (),
     reuse: bool = False,
 ) -> Iterator[Trace]:
-    """Runs every prompt and yields its trace, with a progress bar. The header of a trace has the prompt and its domain.
+    """Runs all prompts with a progress bar, and yields the trace of each. Its header has the prompt and the prompt's domain.
 
     name: label of the progress bar.
     paths: a file for each run, written when the run ends; empty to write no files.
-    reuse: whether to read an existing file instead of running its prompt.
+    reuse: whether to read the file of a run, if it exists, instead of running the prompt.
     """
     for number, (prompt, ids) in enumerate(progress(prompts, desc=name, unit="prompt")):
         path = paths[number] if paths else None
@@ -295,13 +302,13 @@ def record_runs(
 
 
 def read_sets(paths: Iterable[str]) -> Iterator[Trace]:
-    """Yields the runs in files and folders of traces and server logs, with a progress bar if reading takes long."""
+    """Yields the runs in traces and server logs, with a progress bar if reading takes long. paths: files, or folders of files."""
     traces = (trace for path in paths for file in files_of(path) for trace in read_runs(file))
     return iter(progress(traces, desc="read", unit="run", delay=1))
 
 
 def files_of(path: str) -> list[str]:
-    """Returns the trace files of a folder, sorted by name. Returns any other path unchanged."""
+    """Returns the paths of the trace files in a folder, sorted by name. If ``path`` is not a folder, returns only ``path``."""
     if not Path(path).is_dir():
         return [path]
     traces = sorted(str(f) for f in Path(path).iterdir() if f.name.endswith((".jsonl", ".jsonl.gz")) and f.is_file())
@@ -311,9 +318,9 @@ def files_of(path: str) -> list[str]:
 
 
 def ended_at_once(empty: int, texts: int, chat: bool) -> str:
-    """Returns a sentence with the number of empty texts, and advice. Without empty texts, returns an empty string.
+    """Returns a sentence about the number of empty texts, with advice; empty if there are no empty texts.
 
-    empty, texts: number of texts that consist of an end token only, and of all texts.
+    empty, texts: number of texts that consist of an end-of-text token only, and number of all texts.
     chat: whether the prompts were put into the chat template.
     """
     if not empty:
@@ -339,7 +346,7 @@ def read_text(path: str) -> str:
 
 
 def write_report(report: str, out: Path | None) -> None:
-    """Prints a report, and writes it to ``out`` if given."""
+    """Prints a report, and writes it to the file ``out`` unless that is None."""
     print(printable(report))
     if out:
         write_whole(out, report)

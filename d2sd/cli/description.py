@@ -1,4 +1,4 @@
-"""Formats a recorded run and its steps for the terminal. Model text is escaped so that it cannot control the terminal."""
+"""Describes a recorded run and its steps on the terminal. Texts of models are escaped, so that they cannot control the terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MARKS = {"root": "◎", "accepted": "●", "rejected": "✗", "unreached": "○"
 BONUS = "◆"
 LEGEND = f"◎ anchor   ● accepted   ✗ rejected   ○ not reached   {BONUS} the target's own token"
 WIDTH = 110
-# Descriptions of the fields that a log may lack. Keys: names in ``Trace.missing``.
+# Descriptions of what a log may lack, by the name in ``Trace.missing``.
 MISSING = {
     "prompt": "prompts",
     "tokens": "tokens",
@@ -54,7 +54,10 @@ def describe_run(trace: Trace) -> Iterator[str]:
 
 
 def describe_step(step: StepDone, steps: int) -> Iterator[str]:
-    """Yields the lines of one step: committed tokens, confidences and predicted boundaries, re-drafts, and the tree."""
+    """Yields lines about a step: its committed tokens, confidences, predicted boundaries, re-drafts and tree.
+
+    steps: number of steps of the run.
+    """
     spent = f", {1e3 * seconds:.1f} ms" if (seconds := step.seconds.total) else ""
     yield f"step {step.step + 1} of {steps}: {len(step.committed)} tokens committed, {len(step.nodes)} nodes verified{spent}"
     yield "committed  " + "  ".join(f"{visible(c.text)} ({c.proposer})" for c in step.committed)
@@ -72,7 +75,7 @@ def describe_step(step: StepDone, steps: int) -> Iterator[str]:
 
 
 def not_logged(missing: Collection[str]) -> str:
-    """Returns a line that lists the fields that a log lacks. If the log has all fields, returns an empty string."""
+    """Returns a line that lists what a log lacks; empty if it lacks nothing. missing: as in ``Trace.missing``."""
     if not any(what in missing for what in MISSING):
         return ""
     unknown = f"; {UNKNOWN} marks an unknown token" if {"tokens", "rejected", "target"} & set(missing) else ""
@@ -80,7 +83,10 @@ def not_logged(missing: Collection[str]) -> str:
 
 
 def _confidences(step: StepDone) -> Iterator[str]:
-    """Yields a row for every position of the first draft. r(k−1): predicted probability that rejection starts at position k."""
+    """Yields a heading and a row for every position k of the first draft.
+
+    The column r(k−1) is the predicted probability that the token at position k is the first rejected one.
+    """
     draft = step.first_draft
     if draft is None:
         yield "nothing was drafted"
@@ -101,24 +107,24 @@ def _confidences(step: StepDone) -> Iterator[str]:
 
 
 def draw_tree(step: StepDone) -> Iterator[str]:
-    """Yields the lines of the tree, from the root down. An only child is drawn below its parent without indentation.
+    """Yields the lines of a step's tree, from the root down. A node's only child has the same indentation as the node.
 
-    A chain of nodes that were not reached is drawn on one line.
+    A chain of nodes that the target did not reach is drawn on one line.
     """
     nodes = _with_bonus(step)
     children, wanted = _children_of(nodes), {c.node: c for c in step.choices}
-    # node, beginning of the node's line, beginning of the lines of all descendants
+    # for each node to draw: the node, the beginning of its line, and the beginning of the lines of all its descendants
     waiting: list[tuple[Node, str, str]] = [(nodes[0], "", "")]
     while waiting:
         item, before, under = waiting.pop()
         if item.id == len(step.nodes):
-            yield f"{before}{BONUS} {visible(item.text)}{_chance('  target', item.target_probability)}"
+            yield f"{before}{BONUS} {visible(item.text)}{_probability('  target', item.target_probability)}"
             continue
         chain = [item]
         while item.state == "unreached" and len(children[chain[-1].id]) == 1:
             chain += children[chain[-1].id]
         choice = wanted.get(item.parent)
-        yield f"{before}{MARKS[item.state]} {_words(chain, choice.text if choice else None)}"
+        yield f"{before}{MARKS[item.state]} {_describe_nodes(chain, choice.text if choice else None)}"
         below = children[chain[-1].id]
         if len(below) == 1:
             waiting.append((below[0], under, under))
@@ -128,8 +134,11 @@ def draw_tree(step: StepDone) -> Iterator[str]:
             waiting += [(child, f"{stem}├─", f"{stem}│ ") for child in reversed(below[:-1])]
 
 
-def _words(chain: list[Node], wanted: str | None) -> str:
-    """Describes a node, or a chain of nodes that were not reached."""
+def _describe_nodes(chain: list[Node], wanted: str | None) -> str:
+    """Returns the description of a node, or of a chain of nodes that the target did not reach.
+
+    wanted: text of the token that the target chose after the parent of the node; None if it chose none.
+    """
     node = chain[0]
     if len(chain) > 1:
         who = " and ".join(dict.fromkeys(n.proposer for n in chain))
@@ -137,13 +146,13 @@ def _words(chain: list[Node], wanted: str | None) -> str:
     words = visible(node.text)
     if node.state == "root":
         return words
-    words += f"  {node.proposer} drafter{_chance('', node.drafter_probability)}{_chance(', target', node.target_probability)}"
+    words += f"  {node.proposer} drafter{_probability('', node.drafter_probability)}{_probability(', target', node.target_probability)}"
     if node.target_rank is not None and node.state != "unreached":
         words += f" (rank {node.target_rank + 1})"
     return words + (f"; the target wanted {visible(wanted)}" if node.state == "rejected" and wanted is not None else "")
 
 
-def _chance(name: str, probability: float | None) -> str:
+def _probability(name: str, probability: float | None) -> str:
     return "" if probability is None else f"{name} {probability:.3f}"
 
 
@@ -152,7 +161,7 @@ def _cut(line: str) -> str:
 
 
 def _with_bonus(step: StepDone) -> list[Node]:
-    """Returns the nodes. If the step committed a bonus token, adds a node for it at the end of the accepted path."""
+    """Returns the nodes of a step's tree and, if the step committed a bonus token, a node for it at the end of the accepted path."""
     nodes, last = list(step.nodes), step.committed[-1]
     if last.node is None:
         parent = step.nodes[step.accepted[-1] if step.accepted else 0]
@@ -164,7 +173,7 @@ def _with_bonus(step: StepDone) -> list[Node]:
 
 
 def _children_of(nodes: Sequence[Node]) -> defaultdict[int, list[Node]]:
-    """Returns the children of each node, by the node's id: first an accepted child, then one from the first draft, then others."""
+    """Returns the children of each node, by the node's id. An accepted child comes first, then one from the first draft, then others."""
     children: defaultdict[int, list[Node]] = defaultdict(list)
     for node in nodes:
         children[node.parent].append(node)

@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Reads logs, plans a pair, or examines drafters."""
+    """Reads logs, checks a pair's configs, or examines drafters, depending on the arguments. Returns the exit status."""
     if arguments.json and arguments.config_only:
         raise InputError("--config-only has no JSON output: leave out --config-only or --json")
     if arguments.log:
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _read_logs(arguments: argparse.Namespace) -> int:
-    """Prints the findings about the logs. Several logs are compared side by side."""
+    """Prints the findings about one log, or about several logs side by side. Returns the exit status."""
     if arguments.target:
         raise InputError("--log examines logs only: leave out the target and the drafter")
     several = len(arguments.log) > 1

@@ -21,14 +21,17 @@ from d2sd.trace.text import printable, progress
 
 
 def plan_pair(arguments: argparse.Namespace) -> int:
-    """Prints the checks of a target and a drafter that need no weights. Returns ``FAULT_NAMED`` if one is a fault."""
+    """Checks the configs of a target and a drafter, without their weights, and prints the results.
+
+    Returns the exit status: ``FAULT_NAMED`` if a check names a fault, otherwise 0.
+    """
     checks = plan(arguments.target, arguments.drafter, arguments.dtype if arguments.dtype in SIZES else "bfloat16")
     _write("\n".join(check_table(checks)), arguments)
     return FAULT_NAMED * any(check.state == "fault" for check in checks)
 
 
 def examine_drafters(arguments: argparse.Namespace) -> int:
-    """Examines drafters and prints the findings. After Ctrl-C, prints the findings so far."""
+    """Examines drafters and prints the findings. After Ctrl-C, prints the findings so far. Returns the exit status."""
     a = arguments
     if a.mend and a.mend.exists():
         raise InputError(f"{a.mend} already exists; name a new folder")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # imports torch, which takes seconds and is not needed for --
 
 COLOURS = {"first": "\033[34m", "second": "\033[33m", "target": "\033[32m"}
 RESET = "\033[0m"
-# Totals of a trace that ``--json`` prints.
+# The totals that ``--json`` prints.
 TOTALS = (
     "steps", "mean_acceptance_length", "nodes_per_step", "boundary_hit_rate", "repaired_rate", "tokens_per_redraft",
     "tokens_per_second", "seconds",

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Lists the targets, or gets one and prints its path."""
+    """Prints the list of targets, or gets one target and prints its path."""
     if arguments.name is None:
         print(f"Targets are stored in {home()}.")
         for remote in REMOTE.values():

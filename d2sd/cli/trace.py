@@ -96,7 +96,7 @@ def _validate(arguments: argparse.Namespace) -> None:
 
 
 def _chosen_run(arguments: argparse.Namespace) -> Trace:
-    """Returns the run that the arguments name; without ``--run``, the only run of the file."""
+    """Returns the run of the file that ``--run`` names. Without ``--run``, returns the only run of the file."""
     if arguments.run is None:
         traces = [*islice(read_traces(arguments.file), 2)]
         if len(traces) > 1:
@@ -119,7 +119,7 @@ def _show(arguments: argparse.Namespace) -> None:
 
 
 def _step_index(trace: Trace, step: int) -> int:
-    """Returns the index of a step that is counted from 1; -1 is the last step."""
+    """Returns the index of a step. step: its number from 1, or -1 for the last step."""
     steps = len(trace.steps)
     number = steps if step == -1 else step
     if not 1 <= number <= steps:
@@ -147,7 +147,7 @@ def _to_html(arguments: argparse.Namespace) -> None:
     trace = _chosen_run(arguments)
     name = Path(arguments.file).name
     if arguments.run is None:
-        # from the file, since a Trace lacks the measured speed of plain decoding
+        # read from the file, since a ``Trace`` does not have the measured speed of plain decoding
         run = RecordedRun.of(Reader().file_records(arguments.file))
     else:
         name, run = f"{name}, run {arguments.run}", RecordedRun.of(trace.records())
@@ -228,7 +228,7 @@ def statistics(trace: Trace) -> dict[str, Any]:
 
 
 def _import(arguments: argparse.Namespace) -> None:
-    """Writes the requests of a log as traces, and prints totals for requests without steps."""
+    """Writes the requests of a log to a file of traces. Prints totals for requests without steps, which cannot be written."""
     name = Path(arguments.file).name.removesuffix(".gz")
     out = Path(arguments.output or f"{Path(name).stem}.trace.jsonl")
     skipped: list[str] = []
@@ -250,7 +250,7 @@ def _record(arguments: argparse.Namespace) -> None:
 
 
 def _write_traces(requests: Iterable[Trace | Figures], out: Path, arguments: argparse.Namespace) -> int:
-    """Writes the traces and prints a summary of traces and totals. Returns the number of traces."""
+    """Writes all traces among the requests to ``out``, and prints a summary of all requests. Returns the number of traces."""
     rows: list[Figures] = []
     counts, missing = Counter({"steps": 0, "tokens": 0}), Counter[str]()
 
@@ -260,7 +260,8 @@ def _write_traces(requests: Iterable[Trace | Figures], out: Path, arguments: arg
             if isinstance(request, Figures):
                 rows.append(request)
                 continue
-            if not checked:  # check the output only now: a log with only totals writes no file
+            # the output is not checked earlier, since nothing is written for a log that has only totals
+            if not checked:
                 check_output(arguments, out)
                 checked = True
             counts.update({"steps": len(request.steps), "tokens": len(request.token_ids)})

@@ -28,13 +28,13 @@ from d2sd.train.settings import (
 
 T = TypeVar("T")
 TARGET, JSONL, PROMPTS = "FOLDER|HUB-ID|NAME", "FILE.jsonl", "FILE.jsonl|ORG/NAME:SPLIT:COLUMN"
-PAIR = ("/pair.json",)  # marks an output folder of ``train pair``
+PAIR = ("/pair.json",)  # this file marks an output folder of ``train pair``
 DTYPES = ("float32", "mixed", "bfloat16", "float16")
 DTYPE = "default: mixed (weights in float16) for a target of 50 million parameters or more on a CPU, else float32"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the stages of ``train`` and their arguments, with the defaults of ``d2sd.train.settings``."""
+    """Adds the subcommands of ``train``, the stages, and their arguments. The defaults are those of ``d2sd.train.settings``."""
     stages = parser.add_subparsers(dest="stage", required=True, metavar="pair|regenerate|dflash|vp|eagle3|recipe")
     stage = partial(add_command, stages)
     _add_pair(stage("pair", "train a DFlash drafter and a VP-Drafter from scratch, within the given minutes"))
@@ -59,7 +59,8 @@ def _show_defaults(parser: argparse.ArgumentParser) -> None:
 def _option_adder(parser: argparse.ArgumentParser, training: type) -> Callable[..., None]:
     """Returns a function that adds an option, given its flag, its help text and further arguments of ``add_argument``.
 
-    A number or text in the field of the same name in ``training``, or in its ``loop``, gives the option's type and default.
+    training: class of settings. If its field with the option's name, or that of its ``loop``, has a number or text as default, the
+        option gets this default and its type.
     """
     defaults: dict[str, Any] = {field.name: field.default for field in fields(training)}
     defaults |= asdict(defaults["loop"]) if "loop" in defaults else {}
@@ -77,7 +78,7 @@ def _add_pair(parser: argparse.ArgumentParser) -> None:
     add = _option_adder(parser, PairTraining)
     add("--target", "target model; NAME: a target from `d2sd get`", required=True, metavar=TARGET)
     add_output(
-        parser, "--out", folder=True, own=PAIR, type=Path, required=True, metavar="FOLDER",
+        parser, "--out", folder=True, markers=PAIR, type=Path, required=True, metavar="FOLDER",
         help="folder of both drafters and their training data; to resume an interrupted run, name its folder",
     )  # fmt: skip
     add("--prompts", "typical questions of users; a chat model writes more questions if needed", nargs="+", default=[], metavar=PROMPTS)  # fmt: skip
@@ -96,7 +97,7 @@ def _add_regenerate(parser: argparse.ArgumentParser) -> None:
     add("--prompts", "file of prompts (lines with prompt) or of conversations (lines with turns or messages; the target answers every "
         "turn), or a column of a hub data set (needs the package datasets)", nargs="+", required=True, metavar=PROMPTS)  # fmt: skip
     add("--chat", "put prompts into the target's chat template", action="store_true")
-    add_output(parser, "--out", own=(".settings.json",), type=Path, required=True, metavar=JSONL, help="file of the responses")  # fmt: skip
+    add_output(parser, "--out", markers=(".settings.json",), type=Path, required=True, metavar=JSONL, help="file of the responses")  # fmt: skip
     add("--batch-size", "responses written in parallel")
     add("--max-new-tokens", "maximum tokens of a response")
     add("--server", "get the responses from this OpenAI-compatible server, which runs the target (vLLM, SGLang, llama.cpp)", metavar="URL")  # fmt: skip
@@ -115,15 +116,15 @@ def _add_block_drafter(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_training(parser: argparse.ArgumentParser, training: type[DrafterTraining], taps: str) -> Callable[..., None]:
-    """Adds the options that all kinds of drafters have. Returns the function that adds more.
+    """Adds the options that the training of every kind of drafter has. Returns the result of ``_option_adder``, to add others.
 
-    taps: description of the target layers that are read by default.
+    taps: says in the help text which target layers the drafter reads by default.
     """
     add = _option_adder(parser, training)
     add("--target", "target model; NAME: a target from `d2sd get`", required=True, metavar=TARGET)
     add("--responses", "file written by `d2sd train regenerate`", type=Path, required=True, metavar=JSONL)
     add_output(
-        parser, "--out", folder=True, own=("/metrics.jsonl",), type=Path, required=True, metavar="FOLDER",
+        parser, "--out", folder=True, markers=("/metrics.jsonl",), type=Path, required=True, metavar="FOLDER",
         help="folder of the drafter, checkpoints and metrics",
     )  # fmt: skip
     add("--target-layers", f"target layers that the drafter reads (default: {taps})", type=int, nargs="+", dest="target_layer_ids", metavar="N")  # fmt: skip
@@ -148,7 +149,7 @@ def _add_recipe(parser: argparse.ArgumentParser) -> None:
     add("--prompts", "more questions, in addition to those that the target writes", nargs="+", default=[], metavar=PROMPTS)  # fmt: skip
     add("--minutes", "time for all drafters")
     add_output(
-        parser, "--out", folder=True, own=PAIR, type=Path, default=Path("runs/smollm2"), metavar="FOLDER",
+        parser, "--out", folder=True, markers=PAIR, type=Path, default=Path("runs/smollm2"), metavar="FOLDER",
         help="folder of the drafters (default: runs/smollm2)",
     )  # fmt: skip
 
@@ -184,7 +185,10 @@ def _regenerate(arguments: argparse.Namespace) -> None:
 
 
 def _conversations(sources: Sequence[str]) -> list[list[str]]:
-    """Returns, for each conversation in files or columns of hub data sets, the user's turns. Raises ``InputError`` if a source contains no conversation."""
+    """Returns the user's turns of each conversation. sources: files of conversations, or columns of hub data sets.
+
+    Raises ``InputError`` if a source contains no conversation.
+    """
     from d2sd.train.text import read_conversations
 
     conversations = []

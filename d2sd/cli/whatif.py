@@ -54,7 +54,7 @@ from d2sd.trace.trace import Trace
 from d2sd.train.loop import digest_of, training_step
 
 SHOWN_POSITIONS = 8
-RESULTS = "replays.json"  # in the folder of texts: outcomes by a digest of what determines them
+RESULTS = "replays.json"  # file in the folder of texts: outcomes by the digest of everything that determines them
 VERSIONS = f"d2sd {__version__}, torch {torch.__version__}, transformers {transformers.__version__}"
 
 
@@ -93,9 +93,11 @@ class Row:
     """Replays of one setting with one drafter over all texts.
 
     key: digest of everything that determines the outcomes.
+    name: name of the row in tables.
+    outcomes: outcome of the replay of each text.
     weights: fingerprint of the drafter's weights.
     step: training step of the drafter; None if unknown.
-    costs: the costs that guided a cost-aware setting, measured on this machine.
+    costs: stage costs on which a cost-aware setting based its decisions; None if they were not measured on this machine.
     """
 
     key: str
@@ -107,7 +109,7 @@ class Row:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Replays the texts and prints the comparison. After Ctrl-C, it has only the drafters that were replayed."""
+    """Replays the texts and prints the comparison. After Ctrl-C, the comparison has only the drafters that were replayed."""
     if arguments.methods not in (None, "all"):
         parse_settings(arguments.methods, arguments.sweep, DecodeConfig("autoregressive"))  # before models are loaded
     machine = machine_of(arguments.costs) if arguments.costs else None
@@ -126,7 +128,8 @@ def run(arguments: argparse.Namespace) -> int:
             measured += 1
             left_out |= refused
             for row in rows_of_drafter:
-                if rows and row.key == rows[-1].key:  # such as the last checkpoint and the final drafter
+                # equal drafters, such as the last checkpoint and the final drafter, share a row
+                if rows and row.key == rows[-1].key:
                     rows[-1] = replace(rows[-1], name=f"{rows[-1].name} ({row.name})")
                 else:
                     rows.append(row)
@@ -138,9 +141,7 @@ def run(arguments: argparse.Namespace) -> int:
         source = "recorded runs"
         if prompts:
             sha256 = digest(arguments.prompts, prompts)[:16]
-            source = (
-                f"greedy answers to {count(len(prompts), 'prompt')} of {_public(arguments.prompts)} (sha256 {sha256})"
-            )
+            source = f"greedy answers to {count(len(prompts), 'prompt')} of {_without_folder(arguments.prompts)} (sha256 {sha256})"
         _show(arguments, traces, rows, len(sources) == 1 and not prompts, machine, source)
     for label, reason in left_out.items():
         print(printable(f"left out: {label} ({reason})"), file=sys.stderr)
@@ -148,7 +149,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _drafters(arguments: argparse.Namespace) -> tuple[str, list[str | None]]:
-    """Returns the option that names the drafters to compare, and the drafters. Checkpoints are in the order of training.
+    """Returns the name of the option that names the drafters to compare, and the drafters. Checkpoints are in the order of training.
 
     Raises ``InputError`` if a VP-Drafter was named as first drafter.
     """
@@ -169,9 +170,9 @@ def _step(source: str | None) -> int | None:
 
 
 def _answers(arguments: argparse.Namespace, engine: Engine, prompts: Sequence[Prompt]) -> list[Trace]:
-    """Returns the target's greedy answers to these prompts, without those that are too short for a draft.
+    """Returns the target's greedy answers to these prompts, without answers that are too short for a draft.
 
-    An answer is read if it was written before: its file's name is a digest of target, settings and prompt.
+    Answers are stored in files. The name of a file is a digest of target, settings and prompt, so a stored answer is read again.
     """
     config = DecodeConfig("autoregressive", arguments.max_new_tokens, chat=arguments.chat, inspect=False)
     alone, folder = (
@@ -214,10 +215,11 @@ def _replays(
     traces: Sequence[Trace],
     machine: StageCosts | None,
 ) -> Iterator[tuple[list[Row], dict[str, str]]]:
-    """Yields, for each drafter, the rows of all settings, and the settings that it cannot run with the reasons.
+    """Replays all texts with each drafter. Yields, for each drafter, its rows, and the reasons why settings cannot run, by label.
 
-    first: engine with the first of ``sources``.
-    part, sources: result of ``_drafters``.
+    first: engine with the first of the drafters.
+    part, sources: results of ``_drafters``.
+    machine: machine on whose costs cost-aware settings base their decisions; None for this machine.
     """
     path = Path(arguments.texts[0]) / RESULTS if arguments.prompts else None
     outcomes = _read_outcomes(path)
@@ -254,7 +256,7 @@ def _replays(
 
 
 def _read_outcomes(path: Path | None) -> dict[str, list[ReplayOutcome]]:
-    """Returns the outcomes of earlier replays by key. Raises ``InputError`` if the file exists but cannot be read."""
+    """Returns the outcomes of earlier replays by ``Row.key``. Raises ``InputError`` if the file exists but cannot be read."""
     if path is None or not path.exists():
         return {}
     try:
@@ -266,10 +268,11 @@ def _read_outcomes(path: Path | None) -> dict[str, list[ReplayOutcome]]:
 def _settings(
     arguments: argparse.Namespace, drafter: str | None, traces: Sequence[Trace], models: Models
 ) -> tuple[str, DecodeConfig]:
-    """Returns the methods to replay, and the settings to which their overrides are applied.
+    """Returns the methods to replay, as for ``parse_settings``, and their other settings.
 
-    These are the recorded settings. But a named drafter is replayed alone, or a second drafter with the method d2sd, and each drafts as
-    many tokens as it was trained for. For a server's log, drafts are chains, at most as long as the server's longest draft.
+    By default, these are the recorded ones. If the command names first drafters, they are replayed without a second drafter; if it
+    names second drafters, with the method d2sd. Named drafters draft as many tokens as they were trained for. For a server's log,
+    drafts are chains, at most as long as the server's longest draft.
     """
     recorded, base = METHODS.get(str(traces[0].header["method"])), DecodeConfig("dflash", draft_top_k=1, inspect=False)
     if recorded is None:
@@ -296,9 +299,10 @@ def _show(
     machine: StageCosts | None,
     source: str,
 ) -> None:
-    """Prints the comparison and writes the page.
+    """Prints the comparison and, if the command asks for it, writes it as a page.
 
-    to_recorded: whether the rows are compared with the recorded runs; otherwise, with the last row.
+    to_recorded: whether the rows are compared with the recorded runs. Otherwise, they are compared with the last row.
+    machine: machine for calculated times; None for no such times.
     source: description of the texts.
     """
     if to_recorded:
@@ -318,7 +322,11 @@ def _show(
         *(_compare_with_log(traces, rows[-1].outcomes) if traces[0].header["method"] not in METHODS else []),
         *_conditions(traces, figures, costs, machine),
     ]
-    origin = {"Texts": source, "Command": f"d2sd {shlex.join(map(_public, arguments.argv))}", "Versions": VERSIONS}
+    origin = {
+        "Texts": source,
+        "Command": f"d2sd {shlex.join(map(_without_folder, arguments.argv))}",
+        "Versions": VERSIONS,
+    }
     origin |= {f"Weights of {row.name}": row.weights for row in rows if row.weights}
     if arguments.html:
         from d2sd.figures.intervals import replay_panels
@@ -351,7 +359,11 @@ def _conditions(
     costs: Sequence[dict[str, Any]],
     machine: StageCosts | None,
 ) -> Iterator[str]:
-    """Yields sentences about the texts, the intervals, the limit on nodes, and the costs of stages."""
+    """Yields sentences about the texts, the intervals, the node budget, and the costs of stages.
+
+    costs: measured costs on which cost-aware settings based their decisions.
+    machine: machine for calculated times; None for no such times.
+    """
     yield f"{count(len(traces), 'text')}; only the drafters ran again. {how_replayed(figures, len(traces))}"
     if (budget := recorded_config(traces[0]).node_budget) is not None:
         yield f"All settings without their own B verify at most {budget} nodes a step, as recorded."
@@ -373,7 +385,7 @@ def _by_position(figures: Sequence[DrafterFigures]) -> Iterator[str]:
 
 
 def _further_figures(outcomes: Sequence[ReplayOutcome], machine: StageCosts | None) -> dict[str, float | None]:
-    """Returns further figures by column. With a machine, they include calculated times, which are None if unknown."""
+    """Returns figures besides α, by name. They include calculated times (None if unknown) unless ``machine`` is None."""
     works = [work for outcome in outcomes for work in outcome.works]
     hits = [hit for outcome in outcomes for hit in outcome.hits]
     figures = {
@@ -411,6 +423,6 @@ def _compare_with_log(traces: Sequence[Trace], outcomes: Sequence[ReplayOutcome]
         )
 
 
-def _public(word: str) -> str:
-    """Returns a word of the command line. Cuts an absolute path to its last part, since reports may be published."""
+def _without_folder(word: str) -> str:
+    """Returns a word of the command line. Of an absolute path, returns only the last part, since reports may be published."""
     return Path(word).name if Path(word).is_absolute() else word

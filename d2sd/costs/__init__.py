@@ -1,1 +1,1 @@
-"""Costs of the passes of a step on a machine, measured or published. Needs no torch."""
+"""Times of the passes of a step on a machine, measured or published. This package does not need torch."""

@@ -13,8 +13,8 @@ from filelock import FileLock
 
 from d2sd.costs.machines import STAGES, Curve, StageCosts
 
-PASSES = 2  # part of every key; increase it when a change of the code makes passes faster or slower
-MOST = 64  # maximum number of tables in the file; the newest is the last
+PASSES = 2  # part of every key; to be increased when a change of the code makes passes faster or slower
+MOST = 64  # maximum number of tables in the file; the newest table is the last one
 MAX_BYTES = 1 << 20  # size limit of the file
 WAIT = 10  # seconds to wait while another process writes
 Points = Annotated[
@@ -24,7 +24,8 @@ Points = Annotated[
 
 
 class KeptTimes(msgspec.Struct, frozen=True):
-    """The measured fields of a ``StageCosts``, for one ``key``. Files of earlier versions have no ``measured`` and no ``context``."""
+    """One table in the file: the measured fields of a ``StageCosts``, and their ``key``. Files of earlier versions lack ``measured`` and
+    ``context``."""
 
     key: str
     first_draft: Points
@@ -51,7 +52,7 @@ def processor() -> str:
 
 
 def find(file: Path, key: Sequence[object]) -> StageCosts | None:
-    """Returns the stored costs for a key, or None.
+    """Returns the costs that the file has for a key; None if it has none.
 
     key: everything that the costs depend on: hardware, versions, models, shapes. Its items are compared as text.
     """
@@ -59,7 +60,10 @@ def find(file: Path, key: Sequence[object]) -> StageCosts | None:
 
 
 def keep_costs(file: Path, key: Sequence[object], costs: StageCosts) -> None:
-    """Write costs to the file, replacing older costs for this key. Does nothing if the file cannot be written."""
+    """Writes costs to the file, in place of older costs for the same key. Does nothing if the file cannot be written.
+
+    key: as for ``find``.
+    """
     stages = {stage: list(getattr(costs, stage).points) for stage in STAGES}
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

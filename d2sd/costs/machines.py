@@ -1,6 +1,7 @@
-"""A machine: the times of the passes of a step, as functions of their numbers of rows.
+"""Machines: how long the passes of a step take, as functions of the numbers of rows of the passes.
 
-From D²SD, arXiv 2606.04446, equations 1–2: speedup = α · T_target / (T_draft + T_verify). Here, every T depends on the rows.
+From D²SD, arXiv 2606.04446, equations 1–2: speedup = α · T_target / (T_draft + T_verify). Here, every T depends on the number of
+rows. A "plain step" is a step of plain decoding, without a draft.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ CHAINLESS = ("autoregressive", "eagle3")  # methods without a first draft, or wh
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Seconds as a function of rows: piecewise linear through points with ascending rows and non-decreasing times."""
+    """The time of a pass as a function of its number of rows. It is linear between points.
+
+    points: pairs (rows, seconds) with ascending rows and non-decreasing seconds.
+    """
 
     points: tuple[tuple[int, float], ...]
 
@@ -30,20 +34,20 @@ class Curve:
     def through(cls, points: Sequence[tuple[int, float]]) -> Curve:
         """Returns the curve through measured points.
 
-        Disturbances only lengthen a pass: if fewer rows took longer than more rows, the curve has the shorter time at both.
+        A disturbance can only lengthen a pass. If a point took longer than a point with more rows, it therefore gets the shorter time.
         """
         rows, times = zip(*sorted(points), strict=True)
         return cls(tuple(zip(rows, [*accumulate(reversed(times), min)][::-1], strict=True)))
 
     @classmethod
     def fitted(cls, points: Sequence[tuple[int, float]], knots: Sequence[int]) -> Curve:
-        """Returns the least-squares curve through these points, with corners at ``knots``."""
+        """Returns the least-squares fit of a curve with corners at ``knots`` (numbers of rows) to measured points."""
         rows, times = np.array(points, dtype=float).T
         hats = np.stack([np.interp(rows, knots, corner) for corner in np.eye(len(knots))], axis=1)
         return cls.through(list(zip(knots, np.linalg.lstsq(hats, times, rcond=None)[0].tolist(), strict=True)))
 
     def seconds(self, rows: float) -> float:
-        """Returns the seconds of a pass over this many rows; constant before the first point, linear after the last one."""
+        """Returns the seconds of a pass with ``rows`` rows. The curve is constant before its first point, and linear after its last one."""
         points = self.points
         if rows <= points[0][0] or len(points) == 1:
             return points[0][1]
@@ -52,24 +56,27 @@ class Curve:
         return y0 + (y1 - y0) * (rows - x0) / (x1 - x0)
 
     def next_row(self, rows: int) -> float:
-        """Returns the seconds per additional row: the smallest mean slope from ``rows`` to a later point of the curve."""
+        """Returns how many seconds a row in addition to ``rows`` rows takes, if enough rows are added.
+
+        This is the smallest mean slope of the curve from ``rows`` to one of its later points.
+        """
         ends = [*(end for end, _ in self.points if end > rows), max(rows, self.points[-1][0]) + 1]
         return min((self.seconds(end) - self.seconds(rows)) / (end - rows) for end in ends)
 
 
 @dataclass(frozen=True, slots=True)
 class StageCosts:
-    """Times of the parts of a step, in seconds, on some hardware with some pair of models.
+    """A machine: the times of the parts of a step, in seconds, with certain hardware and models.
 
     first_draft: time of a block drafter's pass by its number of rows, the anchor's row included.
     second_draft: time of a re-drafting pass by its number of rows: blocks × positions, anchors and prefixes included.
     verify: time of the target's pass by the number of tree nodes, the anchor included.
     other: time of everything else in a step.
-    name: display name.
-    source: a sentence about the source of the times.
-    published: by method, the published cost of a step in plain steps, at the settings of ``source``.
-    drafts: by method, the curve that replaces ``first_draft`` for drafters with sequential passes; None if unknown. This curve
-        gives the total time of these passes, as a function of depth + 2 (EAGLE-3) or of γ (draft model).
+    name: name of the machine in texts.
+    source: a sentence that says where the times come from.
+    published: published cost of a step as a multiple of a plain step's time, by method, at the settings of ``source``.
+    drafts: curves that replace ``first_draft`` for drafters with sequential passes, by method; None for an unknown curve. A curve
+        gives the total time of a draft's passes as a function of depth + 2 (EAGLE-3) or of γ (draft model).
     measured: date of the measurement, in ISO format; empty if unknown.
     context: number of tokens before the measured passes; None if unknown.
     """
@@ -89,7 +96,7 @@ class StageCosts:
         return self.verify.seconds(1) + self.other
 
     def seconds(self, method: str, work: Work) -> float | None:
-        """Returns the seconds of a step of this method with this work; None if the drafter's time is unknown."""
+        """Returns the seconds of a step with this method and this work; None if the machine's time for the method's drafter is unknown."""
         first = self.drafts.get(method, self.first_draft)
         if work.first and first is None:
             return None
@@ -97,26 +104,32 @@ class StageCosts:
         return drafted + sum(map(self.second_draft.seconds, work.again)) + self.verify.seconds(work.nodes) + self.other
 
     def of(self, method: str) -> StageCosts:
-        """Returns the machine with the times of this method's drafter as ``first_draft``. Raises ``InputError`` if they are unknown."""
+        """Returns the machine with the times of the method's drafter as ``first_draft``. Raises ``InputError`` if they are unknown."""
         first = self.drafts.get(method, self.first_draft)
         if first is None:
             raise InputError(f"the draft time of {method} on “{self.name}” is unknown; choose another machine")
         return replace(self, first_draft=first, drafts={})
 
     def draft_costs(self, method: str) -> DraftCosts | None:
-        """Returns the costs of steps that verify only the first draft; None for the methods in ``CHAINLESS``. Raises like ``of``."""
+        """Returns the costs of steps that verify only the first draft; None for the methods in ``CHAINLESS``.
+
+        Raises ``InputError`` if the times of the method's drafter are unknown.
+        """
         if method in CHAINLESS:
             return None
         machine = self.of(method)
         return DraftCosts(self.name, lambda rows, nodes: machine.seconds(method, Work(rows, (), nodes)) or 0.0)
 
     def plain_steps(self, method: str, works: Sequence[Work]) -> float | None:
-        """Returns the total cost of these steps, in plain steps; None if unknown. The mean is the break-even α."""
+        """Returns the total time of steps as a multiple of a plain step's time; None if it is unknown.
+
+        Divided by the number of steps, this is the break-even α: with a larger α, the method is faster than plain decoding.
+        """
         times = [self.seconds(method, work) for work in works]
         return None if None in times else sum(t for t in times if t is not None) / self.plain()
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns a JSON object: name, source, and milliseconds of every stage by rows."""
+        """Returns JSON-ready data: name, source, and the milliseconds of each stage as points (rows, milliseconds)."""
         stages = {s: [[rows, round(1e3 * t, 4)] for rows, t in getattr(self, s).points] for s in STAGES}
         milliseconds = {**stages, "other": round(1e3 * self.other, 4)}
         return {"machine": self.name, "source": self.source, "milliseconds": milliseconds}
@@ -153,20 +166,20 @@ GAMMA, BRANCHES = 16, 4
 
 
 def cycle(method: str, data: str = "average of 8") -> float:
-    """Returns the published cost of a step, in plain steps: α ÷ speedup (paper, Eq. 1–2)."""
+    """Returns the published time of a step as a multiple of a plain step's time: α ÷ speedup (paper, Eq. 1–2)."""
     speedup, alpha = FIGURES[data][method]
     return alpha / speedup
 
 
-PLAIN_SECONDS = 0.02  # assumed for a plain step, since the paper gives only ratios
+PLAIN_SECONDS = 0.02  # assumed time of a plain step, since the paper gives only ratios
 
 
 def _paper() -> StageCosts:
-    """Returns stage costs that give the published costs of a DFlash step and of a D²SD step.
+    """Returns a machine on which a DFlash step and a D²SD step have their published costs.
 
-    These two numbers do not determine all stage costs. Two assumptions are added: the drafters take the same time, since they
-    have the same shape, and verifying 80 rows takes as long as verifying 16, since passes on an H200 are memory-bound. With these
-    costs, the calculated mean cost of a D²SD step with a third level is 4% below the published one.
+    These two numbers do not determine all stage costs, so two assumptions are made. Both drafters take the same time, since they
+    have the same shape. Verifying 80 rows takes as long as verifying 16, since passes on an H200 are memory-bound. On the resulting
+    machine, the mean cost of a D²SD step with a third level is 4% below the published one.
     """
     published = {method: cycle(method) for method in ("dflash", "d2sd", "eagle3")}
     draft = published["d2sd"] - published["dflash"]
@@ -200,7 +213,8 @@ def _milliseconds(*points: tuple[int, float]) -> Curve:
     return Curve.through([(rows, time / 1e3) for rows, time in points])
 
 
-# Measured after 1,024 tokens. ``other`` is the time of tree, commit and host. A plain step takes ``verify`` of one node + ``other``.
+# Measured after 1,024 tokens. ``other`` is the time for the tree, the commit and the host. A plain step takes the time of verifying
+# one node, plus ``other``.
 H200 = StageCosts(
     first_draft=_milliseconds((1, 2.26), (16, 2.27)),
     second_draft=_milliseconds((16, 1.65), (32, 1.72), (64, 1.86), (128, 2.29)),
@@ -216,19 +230,19 @@ MACHINES = {"paper": PAPER, "h200-measured": H200}
 
 
 def h200(method: str) -> StageCosts:
-    """Returns the measured H200, or the paper's if the drafter of this method was not measured."""
+    """Returns the H200 measured with ``d2sd bench gpu``; if the method's drafter was not measured on it, the H200 of the paper."""
     return PAPER if H200.drafts.get(method, H200.first_draft) is None else H200
 
 
 def machine_of(name: str) -> StageCosts:
-    """Returns the machine with this id. Raises ``InputError`` if there is none."""
+    """Returns the machine whose id is ``name``. Raises ``InputError`` if there is none."""
     if name not in MACHINES:
         raise InputError(f"there is no machine {name!r}; choose one of: {', '.join(MACHINES)}")
     return MACHINES[name]
 
 
 def cost_drawing(machine: StageCosts) -> dict[str, Any]:
-    """Returns a machine for the page's scripts (``assets/viewer/machine.js``), with times in plain decoding steps."""
+    """Returns a machine as data for the page's scripts (``assets/viewer/machine.js``). Times are multiples of a plain step's time."""
     unit = machine.plain()
 
     def points(curve: Any) -> list[list[float]]:

@@ -12,7 +12,7 @@ from d2sd.trace.events import Event, StageSeconds, StepDone
 from d2sd.trace.metrics import Work
 from d2sd.trace.trace import Trace
 
-LINE = Curve(((1, 1.0), (2, 2.0)))  # every further node adds the same time
+LINE = Curve(((1, 1.0), (2, 2.0)))  # every additional node adds the same time
 
 
 def works_of(trace: Trace) -> list[Work]:
@@ -20,22 +20,25 @@ def works_of(trace: Trace) -> list[Work]:
 
 
 def mean_cost(machine: StageCosts, trace: Trace) -> float | None:
-    """Returns the mean cost of a run's steps on a machine, in plain decoding steps; None if unknown or without steps."""
+    """Returns the mean time of a run's steps on a machine, as a multiple of a plain step's time.
+
+    Returns None if the run has no steps, or if the machine's times for the run's method are unknown.
+    """
     total = machine.plain_steps(str(trace.header.get("method")), works_of(trace))
     return None if total is None or not trace.steps else total / len(trace.steps)
 
 
-def here(
+def recording_machine(
     trace: Trace, plain: float | None, unwatched: float | None, table: StageCosts | None = None
 ) -> StageCosts | None:
-    """Returns the machine that recorded a run, from the run's step times; None if these or ``plain`` are unknown.
+    """Returns the machine that recorded a run, derived from the run's step times; None if these or ``plain`` are unknown.
 
-    plain: tokens per second of plain decoding on that machine.
-    unwatched: tokens per second of the same generation without recording its steps; None: the speed in the trace.
-    table: stage times on that machine, which determine how the time of a pass grows with its rows. None: the time of a draft
-        is constant, and the time of verifying grows linearly with the number of nodes.
+    On the returned machine, the mean time of the run's steps equals the measured one: α · plain ÷ unwatched plain steps.
 
-    On the returned machine, the mean cost of the run's steps equals the measured cost: α · plain ÷ unwatched, in plain steps.
+    plain: tokens per second of plain decoding on the machine that recorded the run.
+    unwatched: tokens per second of the run without the time of recording. None: use the speed in the trace.
+    table: stage times on that machine, which determine how the time of a pass grows with its number of rows. None: assume that the
+        time of a draft is constant, and that the time of verifying grows linearly with the number of nodes.
     """
     totals, works = trace.totals, works_of(trace)
     speed = unwatched or totals.tokens_per_second
@@ -51,8 +54,10 @@ def here(
     verified = scale * stages["verify"]
     one = max(1e-9, 1 / plain - other)
     machine = StageCosts(
-        first_draft=_through(first, scale * stages["first_draft"], None if table is None else table.first_draft),
-        second_draft=_through(again, scale * stages["second_draft"], None if table is None else table.second_draft),
+        first_draft=_scaled_curve(first, scale * stages["first_draft"], None if table is None else table.first_draft),
+        second_draft=_scaled_curve(
+            again, scale * stages["second_draft"], None if table is None else table.second_draft
+        ),
         verify=Curve(((1, one),)),
         other=other,
         name="Here",
@@ -68,8 +73,12 @@ def here(
     return replace(machine, verify=Curve.through(points))
 
 
-def _through(rows: list[int], seconds: float, table: Curve | None) -> Curve:
-    """Returns a curve with the shape of ``table`` on which passes with these rows take ``seconds`` in total."""
+def _scaled_curve(rows: list[int], seconds: float, table: Curve | None) -> Curve:
+    """Returns ``table`` multiplied by a factor, so that passes with these numbers of rows take ``seconds`` in total.
+
+    rows: number of rows of each pass. If there are no passes, the curve is not scaled.
+    table: None for a constant curve.
+    """
     if not rows:
         return Curve(((1, 0.0),)) if table is None else table
     mean = seconds / len(rows)
@@ -82,19 +91,20 @@ def _through(rows: list[int], seconds: float, table: Curve | None) -> Curve:
 # Times of plain steps, and checks whether measured times are plausible.
 
 MOST_SPREAD = 1.1  # largest allowed ratio between the median times of the two halves of plain steps
-LEAST_PASS = 0.9  # smallest plausible verify time, as a fraction of a plain step's pass: times vary by chance
-# Smallest share of step time on a CPU in which the run's thread computes if nothing disturbs it. Measured on two cores, with one
-# or two threads: 0.98 and more on an idle machine; 0.73 to 0.89 while a browser on these cores draws the run; 0.18 to 0.33 if
-# other programs also keep both cores busy.
+LEAST_PASS = 0.9  # smallest plausible time of verifying, as a fraction of a plain step's pass; below 1, since times vary by chance
+# On a CPU that does nothing else, the run's thread computes during at least this share of the step time. Shares measured on two
+# cores, with one or two threads: 0.98 and more on an idle machine; 0.73 to 0.89 while a browser on the same cores draws the run; 0.18
+# to 0.33 if other programs also keep both cores busy.
 LEAST_COMPUTED = 0.9
-LEAST_WATCHED = 0.6  # limit while the page draws the run; the run's speed is then corrected by the share
+LEAST_WATCHED = 0.6  # the limit while a browser draws the run; the run's speed is then multiplied by 1 ÷ share
 
 
 def plain_step(times: Sequence[StageSeconds], context: int, day: str) -> tuple[StageCosts, bool]:
-    """Returns a machine with only the median time of a plain decoding step, and whether the time is steady: the medians of the first
-    and the second half of the steps differ by at most a tenth.
+    """Returns a machine that has only the time of a plain step, the median of ``times``, and whether this time is reliable.
 
-    times: times of two or more plain decoding steps, in order.
+    It is reliable if the medians of the first and the second half of the steps differ by at most a tenth.
+
+    times: times of two or more plain steps, in order.
     context: mean number of tokens before the steps.
     day: date of the measurement, in ISO format.
     """
@@ -107,10 +117,10 @@ def plain_step(times: Sequence[StageSeconds], context: int, day: str) -> tuple[S
 
 
 class ThreadShare:
-    """The share of step time in which the thread of the run computed. On a busy machine, the share is low.
+    """Measures the share of the step time in which the thread of a run computed. On a busy machine, the share is low.
 
-    wall: clock of wall-clock time, in seconds.
-    thread: clock of the CPU time of the calling thread, in seconds.
+    wall: function that returns the wall-clock time in seconds.
+    thread: function that returns the CPU time of the calling thread in seconds.
     """
 
     def __init__(
@@ -120,7 +130,10 @@ class ThreadShare:
         self._seconds = [0.0, 0.0]
 
     def next(self, events: Iterator[Event]) -> Event | None:
-        """Returns the next event of a run; None at the end. Adds up the time of steps. Call it on the thread of the run."""
+        """Returns the next event of a run, and None after the last one. If it is a step, adds its times to the measured times.
+
+        The method must be called on the thread of the run.
+        """
         began = [clock() for clock in self._clocks]
         event = next(events, None)
         if isinstance(event, StepDone):
@@ -130,19 +143,20 @@ class ThreadShare:
 
     @property
     def computed(self) -> float:
-        """The share of step time in which the thread computed; 1 if nothing was measured."""
+        """The share of the step time in which the thread computed; 1 if no step was measured."""
         wall, thread = self._seconds
         return min(1.0, thread / wall) if wall else 1.0
 
     @property
     def disturbed(self) -> bool:
-        """Whether the thread had to wait for other work on the machine during more than a tenth of the step time."""
+        """Whether the thread waited for other work on the machine during more than a tenth of the step time."""
         return self.computed < LEAST_COMPUTED
 
 
 def impossible(verified: float, plain: float) -> bool:
-    """Returns whether verifying took less time than a plain pass over one token, which is impossible: other work must have disturbed
-    one of the two measurements. The cost of a step in plain steps would then be too low.
+    """Returns whether the target's pass took less time for a tree than for a single token, so that one of the times must be wrong.
+
+    Other work on the machine has then disturbed a measurement, and the step would seem cheaper than it is.
 
     verified: mean seconds of the target's pass in the steps of a run; 0 if no stages were timed.
     plain: mean seconds of the target's pass in plain decoding.

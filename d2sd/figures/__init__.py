@@ -1,4 +1,4 @@
-"""Plotly figures and HTML reports of calibrations and comparisons, and the viewer of whole runs."""
+"""Plotly figures and HTML reports of calibrations and comparisons, and the interactive viewer of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of a report: predicted and actual rejection boundaries, tokens and nodes by draft, and confidence by prompt group."""
+"""Figures of a calibration report about rejection boundaries, about the tokens and nodes of each draft, and about prompt groups."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from d2sd.figures.style import (
 LEAST_OUTCOMES = 6
 MANY_OUTCOMES = 10
 LEAST_RANKS = 8
-FRAME = {"x0": -0.46, "x1": 0.46, "y0": -0.46, "y1": 0.46}  # border of a diagonal cell, relative to the cell's centre
+FRAME = {"x0": -0.46, "x1": 0.46, "y0": -0.46, "y1": 0.46}  # frame of a diagonal cell, relative to the cell's centre
 
 
 def matrix_panel(matrix: Matrix) -> Panel:
@@ -74,7 +74,7 @@ def matrix_panel(matrix: Matrix) -> Panel:
         "y": places,
         "z": [[(n / most) ** 0.5 if n else None for n in row] for row in counts],
         "zmin": 0,
-        "zmax": 2,  # the darkest cell has the middle colour, on which the numbers are readable in both themes
+        "zmax": 2,  # twice the largest value: the darkest cell gets the middle colour, on which numbers are readable in both themes
         "colorscale": [[0, COLOURS["first-tint"]], [1, COLOURS["first"]]],
         "showscale": False,
         "xgap": 1.5,
@@ -91,7 +91,7 @@ def matrix_panel(matrix: Matrix) -> Panel:
     }
     frame = {"type": "rect", "line": {"color": MUTED, "width": 1}}
     diagonal = [{**frame, **{end: n + offset for end, offset in FRAME.items()}} for n in places]
-    # every second label if there are many, and the last
+    # if there are many labels, only every second one and the last one are shown
     ticks = [
         label if len(labels) < MANY_OUTCOMES or (n % 2 == 0 and n < len(labels) - 2) or n == places[-1] else ""
         for n, label in enumerate(labels)
@@ -116,8 +116,10 @@ def matrix_panel(matrix: Matrix) -> Panel:
 
 
 def shown_outcomes(matrix: Matrix) -> list[int]:
-    """Returns the outcomes to draw, as numbers of accepted tokens: at least ``LEAST_OUTCOMES`` outcomes from 0, and all up to the
-    largest that was predicted or happened. Full acceptance is included only if it was predicted or happened.
+    """Returns the outcomes (numbers of accepted tokens) that the figure shows, ascending.
+
+    These are all outcomes from 0 to the largest one that was predicted or happened, but at least ``LEAST_OUTCOMES`` of them. Full
+    acceptance is shown only if it was predicted or happened.
     """
     whole = len(matrix.counts) - 1
     used = [i for i in range(whole + 1) if any(matrix.counts[i]) or any(row[i] for row in matrix.counts)]
@@ -126,9 +128,10 @@ def shown_outcomes(matrix: Matrix) -> list[int]:
 
 
 def ranks_panel(ranks: Ranks) -> Panel:
-    """Returns the panel of how often the true boundary has each rank, as bars, and how often it is among the K likeliest, as a line.
+    """Returns the panel about the rank of the true boundary.
 
-    It has the ranks up to the last one that occurs or was re-drafted from; at least ``LEAST_RANKS``.
+    Bars show how often it has each rank, and a line how often it is among the K likeliest boundaries. The panel shows all ranks that
+    occur or were re-drafted from, but at least the first ``LEAST_RANKS``.
     """
     last = max((n for n, steps in enumerate(ranks.counts, 1) if steps), default=0)
     counts = ranks.counts[: max(LEAST_RANKS, last, ranks.num_branches or 0)]
@@ -194,7 +197,7 @@ def ranks_panel(ranks: Ranks) -> Panel:
 
 
 def gains_panel(gains: Gains) -> Panel:
-    """Returns the panel of tokens gained and nodes verified per step, with a row for each source of tokens."""
+    """Returns the panel of tokens gained and nodes verified per step. It has a row for each source of tokens."""
     sources = gains.sources
     names = [_source_name(gain) for gain in sources]
     marks = [OTHER if gain.branch is None else gain.branch for gain in sources]
@@ -268,7 +271,7 @@ def _source_name(gain: Gain) -> str:
 
 
 def groups_panel(groups: Sequence[Group]) -> Panel:
-    """Returns the panel of the first drafter's confidence and acceptance, with a row for each prompt group."""
+    """Returns the panel of the first drafter's mean confidence and accepted share. It has a row for each prompt group."""
     rows = tuple(
         (
             cut(g.name),
@@ -321,6 +324,6 @@ def groups_panel(groups: Sequence[Group]) -> Panel:
 
 
 def _accepted(group: Group) -> Estimate:
-    """Returns the accepted share of a group. The share's interval is the gap's interval, shifted by the mean confidence."""
+    """Returns the accepted share of a group. Its interval is that of the gap, shifted by the group's mean confidence."""
     ends = (None if end is None else end + (group.confidence or 0.0) for end in (group.gap.low, group.gap.high))
     return Estimate(group.accepted, *ends)

@@ -1,4 +1,4 @@
-"""Results of a calibration for the page and the reports, and figures of confidence, acceptance and shorter drafts."""
+"""Results of a calibration as the page and the reports show them, and the figures of confidence, acceptance and shorter drafts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from d2sd.figures.style import (
     whiskers,
 )
 
-COUNTS = 0.13  # share of a figure's height for the bars of counts
+COUNTS = 0.13  # height of the bars of counts, as a share of the figure's height
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class CalibrationFigures:
 
 
 def calibration_results(runs: RunStatistics) -> CalibrationFigures:
-    """Returns the sentences and figures about measured runs.
+    """Returns the sentences, headline numbers and panels about measured runs.
 
     runs: the statistics of the runs.
     """
@@ -70,7 +70,7 @@ def calibration_results(runs: RunStatistics) -> CalibrationFigures:
 
 
 def headline(report: Report) -> Iterator[Stat]:
-    """Yields the headline numbers of a report; those about re-drafts only if there were any."""
+    """Yields the headline numbers of a report. Numbers about re-drafts are left out if there were no re-drafts."""
     yield Stat(
         "ECE",
         digits(report.ece.value),
@@ -110,7 +110,8 @@ def calibration_panels(report: Report) -> Iterator[Panel]:
     if not report.steps:
         return
     question = "Of the tokens drafted with this confidence, how many does the target accept?"
-    legend = _legend([*report.uniform, *report.by_position])  # also explains the neighbouring figure by position
+    # one legend for two neighbouring figures: by confidence and by position
+    legend = _legend([*report.uniform, *report.by_position])
     yield _reliability("uniform", "Reliability", question, report.uniform, legend)
     yield _by_position(report.by_position)
     if any(map(any, report.matrix.counts)):
@@ -127,17 +128,17 @@ def calibration_panels(report: Report) -> Iterator[Panel]:
 
 # Confidence and acceptance, by bin of confidence or by position.
 
-# By the place on the x axis, which also identifies the mark in ``Panel.names``: the name and figures of a bin or position.
+# Name and figures of each bin or position, by its place on the x axis. The place also identifies the mark in ``Panel.names``.
 Groups = dict[int, tuple[str, Bin | PositionAcceptance]]
 
 
 def _reliability(
     id: str, title: str, question: str, bins: Sequence[Bin], legend: Legend, name: str = "Confidence"
 ) -> Panel:
-    """Returns the reliability diagram of these bins.
+    """Returns the panel with the reliability diagram of these bins.
 
-    id: "second" for the second drafter.
-    name: the first word of the marks' names.
+    id, title, question, legend: as in ``Panel``. The id "second" gives the bars the second drafter's colour.
+    name: beginning of the names of all marks.
     """
     edges = [*(b.left for b in bins), 1.0]
     scale: dict[str, Any] = {
@@ -182,7 +183,7 @@ def _table(heading: str, groups: Groups) -> Table:
 
 
 def _legend(groups: Sequence[Bin | PositionAcceptance]) -> Legend:
-    """Returns the marks that occur in a figure of these bins or positions."""
+    """Returns the legend of a figure of these bins or positions: only the kinds of marks that the figure has."""
     counted = [g for g in groups if g.count]
     over = {g.confidence > g.accepted for g in counted if g.confidence is not None}
     occurs = {
@@ -196,11 +197,15 @@ def _legend(groups: Sequence[Bin | PositionAcceptance]) -> Legend:
 
 
 def _figure(groups: Groups, table: Table, kind: str, title: str, **scale: Any) -> go.Figure:
-    """Draws accepted shares as bars with intervals, mean confidence as diamonds, the gap between both, and counts below. Everything
-    about fewer than ``FEW`` positions is pale.
+    """Returns a figure of the accepted share and the mean confidence of each group.
 
+    It shows accepted shares as bars with intervals, mean confidences as diamonds, the gaps between them, and the counts at the
+    bottom. Marks of groups of fewer than ``FEW`` positions are pale.
+
+    table: the numbers of the figure, for the hover texts.
     kind: colour of the bars, a key of ``PATTERNS``.
-    scale: options of the x axis.
+    title: title of the x axis.
+    scale: further options of the x axis.
     """
     of = {place: group for place, (_, group) in groups.items()}
     places, counts = list(of), [group.count for group in of.values()]
@@ -262,21 +267,23 @@ def _figure(groups: Groups, table: Table, kind: str, title: str, **scale: Any) -
 
 # Where drafting should stop.
 
-LOOKS = {  # by rule: name, colour, dash pattern, marker
+LOOKS = {  # for each rule of ``kept_tokens``: name, colour, dash pattern and marker of its line
     "product": ("product of confidences", "first", "solid", "circle"),
     "single": ("single confidence", "second", "dash", "diamond"),
     "length": ("fixed length", "target", "dot", "square"),
 }
 CHOSEN = "chosen on half the prompts"
-MOST_TIME = 1.5  # upper end of the time axis (1: time with whole drafts); very short drafts exceed it
+MOST_TIME = 1.5  # upper end of the time axis, on which 1 is the time with whole drafts; the time with very short drafts is larger
 
 
 def stops_panel(stops: Stops) -> Panel:
-    """Returns the panel of α, nodes and, if costs are known, time per token. The left half is by threshold, the right half by draft
-    length.
+    """Returns the panel about where drafting should stop: it plots α, nodes and, if costs are known, time per token.
+
+    The x axis of the left half is the threshold, and that of the right half the length of drafts.
     """
     table, (*cuts, whole) = stop_table(stops), stops.stops
-    hovers = dict(zip((whole, *cuts), hover_texts(table), strict=False))  # the table ends with rows of prompt groups
+    # not strict, since rows of prompt groups follow in the table
+    hovers = dict(zip((whole, *cuts), hover_texts(table), strict=False))
     lines: list[Trace] = []
     rings: list[Trace] = []
     for rule in LOOKS:
@@ -309,7 +316,10 @@ def stops_panel(stops: Stops) -> Panel:
 
 
 def _rows(rule: str, places: Mapping[Stop, float]) -> Iterator[tuple[Trace, list[Any]]]:
-    """Yields the traces' common options and the values for each row of the plot, if all of the row's values are known."""
+    """Yields, for each row of the plot, the axes of a rule's traces and the values to plot. Rows with unknown values are left out.
+
+    places: place of each stop on the x axis.
+    """
     rows = {"y": [s.alpha for s in places], "y2": [s.nodes for s in places], "y3": [s.slowdown for s in places]}
     for yaxis, figures in rows.items():
         if figures and all(figure.value is not None for figure in figures):
@@ -317,7 +327,7 @@ def _rows(rule: str, places: Mapping[Stop, float]) -> Iterator[tuple[Trace, list
 
 
 def _lines(rule: str, places: Mapping[Stop, float], hovers: Mapping[Stop, str]) -> Iterator[Trace]:
-    """Yields the line of a rule for every row of the plot."""
+    """Yields the line of a rule in each row of the plot. places: as for ``_rows``; hovers: hover text of each stop."""
     name, colour, dash, symbol = LOOKS[rule]
     for axes, figures in _rows(rule, places):
         yield scatter(

@@ -1,4 +1,4 @@
-"""Figures of values with intervals: a benchmark, drafters replayed over the same texts, and the differences between two sets of runs."""
+"""Figures of values with intervals: results of benchmarks, replays of several drafters, and differences between two sets of runs."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ def bench_panels(rows: Sequence[Mapping[str, Any]]) -> Iterator[Panel]:
 def replay_panels(rows: Sequence[DrafterFigures], steps: Sequence[int | None]) -> Iterator[Panel]:
     """Yields the panels of α, of the differences from the α of the base, and of acceptance at the first position.
 
-    rows: result of ``compare_replays``.
-    steps: training step of each row. If all are known, the panels show training steps instead of names.
+    rows: figures of the drafters, the result of ``compare_replays``.
+    steps: training step of each drafter, or None. If no step is None, the panels show training steps instead of names.
     """
     names, alphas = [row.name for row in rows], [row.whole.alpha for row in rows]
     base = next(row.name for row in rows if row.whole.difference is None)
     differences = [row.whole.difference or Estimate(0.0) for row in rows]
     shares = [row.reached[0] if row.reached else Estimate(None) for row in rows]
-    known = [step for step in steps if step is not None]
-    places = known if len(rows) == len(known) > 1 else []
+    known_steps = [step for step in steps if step is not None]
+    places = known_steps if len(rows) == len(known_steps) > 1 else []
     over = " over training" if places else ""
     question = "How many tokens does a step commit? Lines: 95% interval."
     yield _measured("alpha", f"α{over}", question, "tokens per step", names, alphas, decimal, places)
@@ -70,9 +70,13 @@ def _measured(
     id: str, title: str, question: str, unit: str, names: Sequence[str], figures: Sequence[Estimate],
     write: Write = decimal, steps: Sequence[int] = (),
 ) -> Panel:  # fmt: skip
-    """Returns a panel with a dot and an interval for each figure, one row per name; with ``steps``, a line over training steps.
+    """Returns a panel with a dot and an interval for each figure, one figure per row.
 
-    write: writes a figure as text.
+    id, title, question: as in ``Panel``.
+    unit: unit of the figures, the title of their axis.
+    names: name of each row.
+    write: returns a figure as text.
+    steps: training step of each figure. If it is given, the figures are drawn as a line over the training steps instead.
     """
     rows = tuple((name, with_interval(figure, write)) for name, figure in zip(names, figures, strict=True))
     table = Table(("", unit), rows)
@@ -96,8 +100,9 @@ def _measured(
 
 
 def differences_panel(found: Comparison) -> Panel:
-    """Returns the figure of a comparison with its table. Every difference B − A that has an interval is drawn on a separate scale;
-    dots of clear differences are filled.
+    """Returns the panel of a comparison. It shows every difference B − A that has an interval, each on a separate scale.
+
+    The dots of clear differences, whose intervals exclude 0, are filled.
 
     found: result of ``d2sd.calibration.report.compare_runs``.
     """
@@ -140,7 +145,7 @@ def differences_panel(found: Comparison) -> Panel:
 
 
 def _scaled(figure: Estimate) -> Estimate:
-    """Returns a difference, scaled so that the interval's end farther from 0 is at 1 or -1."""
+    """Returns a difference divided by a number that puts one end of its interval at 1 or −1, and the other end between them."""
     value, low, high = (end or 0.0 for end in (figure.value, figure.low, figure.high))
     reach = max(abs(low), abs(high), 1e-9)
     return Estimate(value / reach, low / reach, high / reach)

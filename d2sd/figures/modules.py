@@ -1,6 +1,6 @@
 """Joins ES modules into one script, and makes HTML files from scripts, styles and data.
 
-A joined script needs no server and no build step. Each module becomes a function that contains the module's code.
+In the joined script, each module is a function that contains the module's code. The script needs no server and no build step.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ FONTS = HOME / "assets" / "fonts"
 FAMILIES = {"Inter": "inter.woff2", "JetBrains Mono": "jetbrains-mono.woff2"}  # fonts of text and of tokens
 IMPORT = re.compile(r'^import \{([^}]+)\} from "(\.[^"]+)";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const) ([\w$]+))", re.MULTILINE)
-# Comment lines, empty lines and indentation: together a sixth of a script. Removing them is safe: no string in the sources spans
-# several lines.
+# Comment lines, empty lines and indentation, which are a sixth of a script. Removing them is safe, since no string in the sources
+# spans several lines.
 MARGIN = re.compile(r"^[ \t]*(?://.*|/\*(?:[^*]|\*(?!/))*\*/[ \t]*)?\n|^[ \t]+", re.MULTILINE)
 OTHER_FORM = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
 
@@ -32,9 +32,9 @@ OTHER_FORM = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
 class Module:
     """A parsed source file.
 
-    imports: for each imported file, the local name of every imported name.
+    imports: for each imported file, a mapping from the imported names to their local names.
     exports: names that other modules can import.
-    body: the source without its import and export keywords, comments and indentation.
+    body: the source without import statements, ``export`` keywords, comments and indentation.
     """
 
     imports: Mapping[Path, Mapping[str, str]]
@@ -43,8 +43,8 @@ class Module:
 
 
 def read_module(path: Path) -> Module:
-    """Parses a source file. Only two forms are supported: ``import { a, b as c } from "./file.js";``, and ``export``
-    before a function, class or constant at the start of a line.
+    """Parses a source file. Imports must have the form ``import { a, b as c } from "./file.js";``. ``export`` must be at the start
+    of a line, before a function, class or constant.
 
     Raises ``ValueError`` for other forms, and for template literals over several lines, which would lose their indentation.
     """
@@ -65,9 +65,9 @@ def read_module(path: Path) -> Module:
 
 @cache
 def join_modules(entry: Path) -> str:
-    """Returns one JavaScript expression with the entry module and everything that it imports.
+    """Returns one JavaScript expression with the code of a module and of all modules that it imports, directly or indirectly.
 
-    The expression's value is an object with the entry's exports. Every module runs once, after the modules that it imports.
+    The value of the expression is an object with the exports of ``entry``. Every module runs once, after the modules it imports.
 
     Raises ``ValueError`` for circular imports, and for an import of a name that is not exported.
     """
@@ -91,11 +91,13 @@ def join_modules(entry: Path) -> str:
 
 
 def view_script(entry: Path, sheets: Mapping[str, str], options: Mapping[str, Any]) -> str:
-    """Returns the script of a Gradio component: a function body that uses ``element``, ``trigger``, ``props``, ``watch``, ``server``.
+    """Returns the script of a Gradio component.
 
-    entry: a module whose ``start`` is called with these five values and ``options``.
+    The script is a function body. Gradio provides it with the values ``element``, ``trigger``, ``props``, ``watch`` and ``server``.
+
+    entry: a module. The script calls its function ``start`` with these five values and ``options``.
     sheets: style sheets by element id. Each is added to the page once, before ``start`` is called.
-    options: values for the script, passed as JSON.
+    options: values for ``start``, passed as JSON.
     """
     return f"""for (const [id, rules] of Object.entries({json.dumps(dict(sheets))})) {{
   if (!document.getElementById(id)) document.head.append(Object.assign(document.createElement("style"), {{ id, textContent: rules }}));
@@ -117,7 +119,7 @@ def _name(path: Path) -> str:
 
 
 def font_faces(address: Callable[[str], str]) -> str:
-    """Returns the CSS rules of the fonts. ``address``: returns the URL of a file of ``FONTS``, given its name."""
+    """Returns the CSS rules of the fonts. address: function that returns the URL of a font file in ``FONTS``, given its name."""
     return "".join(
         f'@font-face {{ font-family: "{family}"; src: url("{address(name)}") format("woff2"); font-weight: 400 600; }}\n'
         for family, name in FAMILIES.items()

@@ -1,4 +1,4 @@
-"""Reports as self-contained HTML files: verdict, figures, tables, settings and versions."""
+"""Reports as self-contained HTML files with a verdict, figures, tables, settings and versions."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def report_page(
     stats: Iterable[Stat] = (),
     facts: Iterable[tuple[str, Table]] = (),
 ) -> str:
-    """Returns one HTML file with plotly.js, figures and numbers.
+    """Returns a report as one HTML file, which contains plotly.js.
+
+    All texts are escaped. The page's security policy allows only the two scripts in the file, and no connections.
 
     title: title of the report.
     sentences: the verdict, then the findings that support it.
-    panels: the figures.
+    panels: the figures with their tables.
     stats: the headline numbers.
-    facts: names and tables, such as the result of ``settings``.
-
-    All texts are escaped. The page's security policy allows only its own two scripts, and no connections.
+    facts: pairs of a name and a table, such as those of ``settings``.
     """
     start = f"{join_modules(VIEWER / 'report.js')}.start({json.dumps({'colours': COLOURS, 'plotly': ''})});"
     verdict, *rest = sentences or ["Nothing was measured."]
@@ -60,10 +60,10 @@ def report_page(
 
 
 def settings(*sides: Sequence[Mapping[str, Any]], names: Sequence[str] = ("",)) -> Iterator[tuple[str, Table]]:
-    """Yields names and tables: settings, models, versions and hardware of the runs, if known.
+    """Yields (name, table) for the settings, models, versions and hardware of runs. Tables without a known value are left out.
 
-    sides: run headers of each side. Every table has one column per side.
-    names: column headings, one for each side.
+    sides: headers of the runs of each side. Every table has a column for each side.
+    names: heading of the column of each side.
     """
     for part in ("config", "models", "versions", "hardware"):
         recorded = [[header[part] for header in headers if isinstance(header.get(part), dict)] for headers in sides]
@@ -83,7 +83,7 @@ def _distinct(values: Sequence[Any]) -> str:
 
 
 def _panel(panel: Panel) -> str:
-    """Returns a figure as data for the script, and as a table, which is also visible without JavaScript.
+    """Returns the HTML of a panel: its table, which is visible without JavaScript, and the data from which the script draws its figure.
 
     The data is JSON without ``<``, which an HTML parser could take for markup.
     """
@@ -105,7 +105,7 @@ def _stats(stats: Iterable[Stat]) -> str:
 
 
 def _styles() -> str:
-    """Returns the rules of the report and the page's colours. The dark colours apply if the user's system uses a dark theme."""
+    """Returns the style sheet of the report, with the page's colours. The dark colours apply if the user's system uses a dark theme."""
     colours = (VIEWER / "colours.css").read_text(encoding="utf-8")
     light, _, dark = colours.partition(".dark .explorer")
     dark = f"@media (prefers-color-scheme: dark) {{ :root {dark} }}"

@@ -30,7 +30,7 @@ def _light_colours() -> dict[str, str]:
 
 COLOURS = _light_colours()
 PANEL, LINE, EDGE, INK, MUTED = (COLOURS[name] for name in ("panel", "line", "edge", "ink", "muted"))
-FEW = 30  # positions; bars of fewer positions are drawn faint
+FEW = 30  # bars of fewer positions than this are drawn faint
 HEIGHT = 330
 PATTERNS = {"first": "", "second": "/", "target": "."}
 FINE = {"size": 12, "color": MUTED}
@@ -38,20 +38,21 @@ ROW = 26  # pixels per row
 BAR = 0.64  # width of a bar; the centres of neighbouring bars are 1 apart
 
 Trace = dict[str, Any]
-Legend = tuple[tuple[str, str], ...]  # for each mark its look, a key of ``MARKS`` in ``figures.js``, and its name
+# for each kind of mark, its look (a key of ``MARKS`` in ``figures.js``) and its name
+Legend = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
     """A figure with a heading and a table.
 
-    id: name of the figure, as in ``Sentence.chart``.
+    id: id of the figure, to which ``Sentence.chart`` refers.
     title: the heading.
     question: the question that the figure answers.
     figure: the plotly figure.
     table: the numbers of the figure.
-    names: for each mark, the title of the list of its steps.
-    legend: the marks in a legend above the figure.
+    names: for each mark, by its index, the title of the list of steps that the page shows when the mark is clicked.
+    legend: the legend above the figure.
     """
 
     id: str
@@ -72,7 +73,12 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """A headline number as text. ``note``: interval or sample size. ``meaning``: definition of the number."""
+    """A headline number.
+
+    name, value: name of the number, and the number as text.
+    note: interval or sample size.
+    meaning: definition of the number.
+    """
 
     name: str
     value: str
@@ -81,14 +87,14 @@ class Stat:
 
 
 def safe(text: str, most: int = 40) -> str:
-    """Returns untrusted text, escaped for a figure: plotly interprets some HTML, and TeX between dollar signs."""
+    """Returns untrusted text, escaped for a figure and cut to ``most`` characters. Plotly interprets some HTML, and TeX between ``$``."""
     return html.escape(cut(text, most), quote=False).replace("$", "&#36;")
 
 
 def hover_texts(table: Table, counts: Sequence[int] = ()) -> list[str]:
-    """Returns the hover text of each row of a figure's table: a line "heading: cell" for each column.
+    """Returns the hover text of each row of a figure's table. It has a line "heading: cell" for each column.
 
-    counts: number of positions of each row; a row with fewer than ``FEW`` gets a note.
+    counts: number of positions of each row. Rows with fewer than ``FEW`` positions get a note.
     """
     texts = [
         "<br>".join(
@@ -101,7 +107,12 @@ def hover_texts(table: Table, counts: Sequence[int] = ()) -> list[str]:
 
 
 def draw(traces: list[Trace], height: int = HEIGHT, **layout: Any) -> go.Figure:
-    """Returns a figure with the shared layout. ``height`` is in pixels; the width follows the page."""
+    """Returns a figure with the layout that all figures share.
+
+    traces: the plotly traces of the figure.
+    height: height in pixels; the width follows the page.
+    layout: further plotly properties of the layout.
+    """
     shared: dict[str, Any] = {
         "template": {},
         "height": height,
@@ -137,18 +148,18 @@ def share_axis(**options: Any) -> dict[str, Any]:
 
 
 def places_axis(names: list[str], title: str = "", **options: Any) -> dict[str, Any]:
-    """Returns an axis without grid lines, with a tick for every name at 0, 1, 2, …"""
+    """Returns an axis without grid lines, with a name at each of 0, 1, 2, …"""
     ends = {"range": [-0.5, len(names) - 0.5], "tickvals": list(range(len(names))), "ticktext": names}
     return axis(title, **{"showgrid": False, **ends, **options})
 
 
 def rows_axis(names: list[str], title: str = "") -> dict[str, Any]:
-    """Returns a vertical axis with a row for every name, the first at the top."""
+    """Returns a vertical axis with a row for every name. The first row is at the top."""
     return places_axis(names, title, range=[max(1, len(names)) - 0.5, -0.5])
 
 
 def values_of(figures: Iterable[Estimate]) -> list[float]:
-    """Returns the values of estimates, with 0 for unknown values."""
+    """Returns the values of estimates; an unknown value is replaced by 0."""
     return [figure.value or 0.0 for figure in figures]
 
 
@@ -164,7 +175,7 @@ def whiskers(figures: Sequence[Estimate], direction: str = "y", **options: Any) 
 
 
 def fill(kind: str, faint: bool = False) -> Trace:
-    """Returns the fill of bars. ``kind``: a key of ``PATTERNS``. ``faint``: pale, for bars of fewer than ``FEW`` positions."""
+    """Returns the fill of bars. kind: a key of ``PATTERNS``. faint: whether the fill is pale, for bars of fewer than ``FEW`` positions."""
     colour = COLOURS[kind]
     if faint:
         return {"color": COLOURS[f"{kind}-tint"], "line": {"color": colour, "width": 1}}
@@ -183,10 +194,11 @@ def bars(
     across: bool = False,
     **options: Any,
 ) -> Trace:
-    """Returns bars.
+    """Returns a plotly trace of bars.
 
-    places: places of the bars along the axis.
+    places: positions of the bars on their axis.
     values: lengths of the bars.
+    marker: result of ``fill``.
     hovers: hover text of each bar.
     across: whether the bars are horizontal.
     options: further plotly properties.
@@ -199,9 +211,10 @@ def bars(
 def scatter(
     mode: str, x: Sequence[float], y: Sequence[Any], hovers: Sequence[str] | None = None, **options: Any
 ) -> Trace:
-    """Returns points or lines.
+    """Returns a plotly trace of points or lines.
 
     mode: "markers", "lines" or "lines+markers".
+    x, y: coordinates of the points.
     hovers: hover text of each point.
     options: further plotly properties.
     """

@@ -34,8 +34,8 @@ def viewer_styles() -> str:
 def viewer_script() -> str:
     """Returns the viewer as the script of a Gradio component.
 
-    The script adds the style sheet. Gradio would evaluate a ``css_template`` on every change of the value, and so restyle the
-    whole page several times a second during a run.
+    The script adds the style sheet to the page. Gradio's ``css_template`` is not used for it, since Gradio evaluates that on every
+    change of the value, and so restyles the whole page several times a second during a run.
     """
     return view_script(VIEWER / "main.js", {"explorer-style": viewer_styles()}, {})
 
@@ -49,10 +49,10 @@ class PageRun:
     """A run of a standalone page.
 
     label: name of the run in the list of runs.
-    step: the step to open, from 0; None: the most instructive one.
+    step: index of the step to open; None for the most instructive one.
     node: the node to select in that step.
-    tour: data of the run's tour in Learn; empty if it has no tour.
-    number: number of the run in links; 0: the run's place in the list, from 1.
+    tour: data of the tour that the Learn tab gives through the run; empty if there is no tour.
+    number: number of the run in links; if it is 0, the run's place in the list, counted from 1.
     """
 
     run: RecordedRun
@@ -63,14 +63,14 @@ class PageRun:
     number: int = 0
 
     def value(self, key: str) -> str:
-        """Returns the run in the viewer's input format. ``key``: identifies the run on the page."""
+        """Returns the run as text in the viewer's input format. key: identifies the run on the page."""
         selected = None if self.step is None else Message("select", {"step": self.step, "node": self.node})
         value = self.run.segment(0, selected, Origin(recorded=True), key)
         return value if self.run.ended else value + to_line(CUT_OFF)
 
 
 def standalone_page(run: RecordedRun, title: str, step: int | None = None, node: int | str | None = None) -> str:
-    """Returns one run as an HTML file, like ``runs_page``."""
+    """Returns a self-contained HTML file of one run (see ``runs_page``). step, node: as in ``PageRun``."""
     return runs_page([PageRun(run, step=step, node=node)], title)
 
 
@@ -81,11 +81,11 @@ def runs_page(
     styles: str = "",
     options: Mapping[str, Any] | None = None,
 ) -> str:
-    """Returns one self-contained HTML file of runs.
+    """Returns a self-contained HTML file of one or more runs.
 
     Fields after ``#`` in the file's address select a view: ``#run=2&step=10&node=7`` (runs and steps are numbered from 1),
     ``chapter=4``, ``quiz=1``, ``draft=1`` or ``embed=1``. Runs are embedded as JSON without ``<``, and the page's security policy
-    allows only its own script.
+    allows only the script in the file.
 
     entry: the module whose ``start`` draws the page. A module other than the default can add tours.
     styles: CSS in addition to the viewer's.
@@ -111,7 +111,7 @@ def _inert(data: Any) -> str:
 # The interactive view of a run in a notebook cell.
 
 HEIGHT = 900
-# The frame may run its script and save files. It has no access to the notebook or the network.
+# The frame may run the page's script and save files. It has no access to the notebook or the network.
 FRAME = (
     '<iframe sandbox="allow-scripts allow-downloads" referrerpolicy="no-referrer" srcdoc="{page}" title="{title}" '
     'style="width:100%;height:{height}px;border:0"></iframe>'
@@ -120,7 +120,12 @@ FRAME = (
 
 @dataclass(frozen=True, slots=True)
 class NotebookView:
-    """Output of a notebook cell: a self-contained page in a sandboxed frame of ``height`` pixels."""
+    """The output of a notebook cell: a self-contained page in a sandboxed frame.
+
+    page: HTML of the page.
+    title: title of the frame.
+    height: height of the frame in pixels.
+    """
 
     page: str
     title: str

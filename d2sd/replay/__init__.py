@@ -1,1 +1,1 @@
-"""Drafting along a text that is already known. At temperature 0 the text contains the target's choices, so only drafters run."""
+"""Drafts along a recorded text. At temperature 0, the text itself contains the target's choices, so only the drafters have to run."""

@@ -1,8 +1,8 @@
-"""Drafts after every position of a text at once, and computes the acceptance.
+"""Drafts after many positions of a text at once, and computes how many of the drafted tokens are accepted.
 
-Drafting is greedy, and a drafted token is accepted if the text continues with it. The steps over a text are the same as in decoding
-at temperature 0, with the method ``dflash`` or with an EAGLE-3 chain. ``d2sd.doctor`` measures many variants of a drafter in this way.
-``d2sd.replay.recorded`` replays any method, one step after another.
+A draft starts after a token of the text, its anchor. Drafting is greedy, and a drafted token is accepted if the text continues with
+it. From the drafts, the steps of decoding at temperature 0 with the method ``dflash``, or with an EAGLE-3 chain, are computed.
+``d2sd.doctor`` measures many variants of a drafter in this way. ``d2sd.replay.recorded`` replays any method, but step after step.
 """
 
 from __future__ import annotations
@@ -28,25 +28,27 @@ from d2sd.replay.recorded import Text
 
 Drafter = DFlashDraftModel | Eagle3DraftModel
 
-CHAIN = DecodeConfig("eagle3").draft_depth + 1  # tokens of an EAGLE-3 chain; as deep as the default EAGLE-3 tree
-ROWS = 1024  # rows per pass
+# number of tokens of an EAGLE-3 chain: the depth of the default EAGLE-3 tree
+CHAIN = DecodeConfig("eagle3").draft_depth + 1
+ROWS = 1024  # maximum number of rows of a pass
 GREEDY = Sampler(0.0, 0, 1.0, 0)
 NO_TOKEN = -2  # padding after the end of a text
 
 
 def redrafter(target: Target, model: Drafter, visible: int = 0, lag: int = 0, ahead: int = 0) -> Redrafter:
-    """Returns the ``Redrafter`` for the kind of this drafter, with these arguments."""
+    """Returns a ``BlockRedrafter`` or ``ChainRedrafter``, depending on the drafter. Arguments: the fields of ``Redrafter``."""
     kind = BlockRedrafter if isinstance(model, DFlashDraftModel) else ChainRedrafter
     return kind(target, model, visible, lag, ahead)
 
 
 @dataclass
 class Redrafter:
-    """Drafts after any token of a text, the anchor. A draft depends only on the text up to the anchor, and on the visible tokens.
+    """Drafts after tokens of a text. A draft depends only on the text up to its anchor, and on the visible tokens after the anchor.
 
+    target, model: the target, and the network of the drafter.
     visible: number of tokens after the anchor that a block drafter is shown; at least 1 for a VP-Drafter.
-    lag: number of positions by which the features are late.
-    ahead: number of positions by which the block is ahead of the text; for EAGLE-3, by which embeddings are early.
+    lag: number of positions by which the drafter's features are shifted: each position gets the features of an earlier one.
+    ahead: number of positions by which position ids of the block are too large; for EAGLE-3, by which the input embeddings are shifted.
     block: block size γ, the number of drafted tokens plus 1 for the anchor. For EAGLE-3, the chain counts as a block.
     """
 
@@ -59,19 +61,22 @@ class Redrafter:
     ahead: int = 0
 
     def draft(self, text: Text, anchors: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Drafts after N anchors, positions in the text. Returns the numbers of accepted tokens, (N,), and the beliefs, (N, positions, 2).
+        """Drafts after each of N anchors. Returns the numbers of accepted tokens, (N,), and the beliefs, (N, drafted positions, 2).
 
-        The beliefs are the probability of each drafted token by the drafter's softmax, and by its confidence head (NaN without this
-        head). They are known up to the first rejected token.
+        The two beliefs about a drafted token are its probability by the drafter's softmax, and its probability of acceptance by the
+        drafter's confidence head (NaN without a head). After the first rejected token, they may be NaN.
+
+        text: the text with the features that the drafter reads.
+        anchors: positions of the anchors in the text.
         """
         raise NotImplementedError
 
     def accepted(self, text: Text, anchors: Sequence[int]) -> list[int]:
-        """Returns the number of accepted tokens after each anchor."""
+        """Returns the number of accepted tokens of the draft after each anchor."""
         return list[int](self.draft(text, anchors)[0].tolist())
 
     def steps(self, text: Text) -> TextWalk:
-        """Returns the steps of decoding. Each step commits the visible tokens, the accepted tokens and the bonus token."""
+        """Returns the steps of decoding the text. Each step commits the visible tokens, the accepted tokens and a bonus token."""
         counts, beliefs = (column.tolist() for column in self.draft(text, text.anchors))
         anchor, end, accepted, of_steps = 0, len(text.ids) - 1 - text.start, [], []
         while anchor < end:
@@ -81,18 +86,18 @@ class Redrafter:
         return TextWalk(tuple(accepted), end, counts, tuple(of_steps))
 
     def run(self, walks: Iterable[TextWalk]) -> DraftingRun:
-        """Returns the run over texts with these results of ``steps``."""
+        """Returns the results of ``steps`` over several texts as one run."""
         return DraftingRun(tuple(walks), self.block, self.visible)
 
     def _features(self, text: Text) -> Tensor:
-        """Returns the features that the drafter reads, (1, T − 1, taps·hidden), late by ``lag`` positions."""
+        """Returns the features that the drafter reads, shifted by ``lag`` positions, (1, T − 1, taps·hidden)."""
         features = text.features_of(self.model.target_layer_ids).to(self.model.dtype)
         return torch.cat([features[:, :1].expand(-1, self.lag, -1), features[:, : features.shape[1] - self.lag]], 1)
 
 
 @dataclass
 class BlockRedrafter(Redrafter):
-    """Drafts blocks."""
+    """Drafts with a block drafter."""
 
     def __post_init__(self) -> None:
         self.form, self.block = self.model.form, self.model.form.block_size
@@ -140,7 +145,11 @@ class BlockRedrafter(Redrafter):
         return count, beliefs
 
     def _hidden(self, block: Tensor, anchors: Sequence[int], context: list[KeyValue]) -> Tensor:
-        """Returns the hidden states of one block after every anchor, (anchors, rows, hidden)."""
+        """Returns the drafter's hidden states for one block after each anchor, (anchors, rows, hidden).
+
+        block: each anchor and the γ − 1 tokens after it, (anchors, γ).
+        context: keys and values of the features, by layer.
+        """
         form, rows, device = self.form, self.form.rows, self.drafter.device
         ids = torch.full((len(anchors), rows), form.mask_token, device=device)
         shown = min(1 + self.visible, rows)
@@ -161,7 +170,7 @@ class BlockRedrafter(Redrafter):
 
 
 class ChainRedrafter(Redrafter):
-    """Drafts a greedy EAGLE-3 chain. Every pass drafts the next token of all chains."""
+    """Drafts greedy chains with an EAGLE-3 drafter. Each pass drafts the next token of all chains."""
 
     @torch.inference_mode()
     def draft(self, text: Text, anchors: Sequence[int]) -> tuple[Tensor, Tensor]:

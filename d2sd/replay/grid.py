@@ -1,4 +1,4 @@
-"""Replays a recorded greedy run with each number of re-drafts K and each block size γ."""
+"""Replays a recorded greedy run with many combinations of the number of re-drafts K and the block size γ."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 from d2sd.config import DecodeConfig
 from d2sd.costs.machines import StageCosts, cost_drawing
-from d2sd.costs.runs import here
+from d2sd.costs.runs import recording_machine
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
@@ -27,7 +27,11 @@ PARTS = ("target", "first_drafter", "second_drafter")
 
 @dataclass(frozen=True, slots=True)
 class GridProgress:
-    """Numbers of replayed settings (``done``) and of all settings (``total``). ``line``: after the last one, the outcomes."""
+    """Progress of the replays of a run.
+
+    done, total: numbers of replayed settings and of all settings.
+    line: result of ``grid_line``; None until all settings are replayed.
+    """
 
     done: int
     total: int
@@ -35,9 +39,9 @@ class GridProgress:
 
 
 def settings_grid(engine: Engine, base: DecodeConfig) -> dict[tuple[int, int], DecodeConfig]:
-    """Returns the resolved settings by (K, γ), without combinations that these models do not allow.
+    """Returns the resolved settings of each combination (K, γ) that the models allow.
 
-    base: settings of the run; its own K and γ are included. Methods without K have K = 0 only.
+    base: settings of the run. Its K and γ are among the combinations. If its method has no K, all combinations have K = 0.
 
     Raises ``InputError`` if K and γ do not determine the drafts of this run.
     """
@@ -60,17 +64,18 @@ def settings_grid(engine: Engine, base: DecodeConfig) -> dict[tuple[int, int], D
         }
         try:
             configs[k, gamma] = engine.resolve(replace(base, **changes))
-        except InputError:  # K exceeds the number of prefixes, or γ the drafter's block size
+        except InputError:  # K exceeds the number of prefixes, or γ exceeds the drafter's block size
             continue
     return configs
 
 
 def replay_grid(engine: Engine, trace: Trace, baseline: Baseline | None = None) -> Iterator[GridProgress]:
-    """Replays a run with each K and γ. Real runs with these settings have exactly the same steps.
+    """Replays a run with all settings of ``settings_grid``. Real runs with these settings would have exactly the same steps.
 
-    baseline: the speeds of the run, measured on this machine; None: no times are calculated.
+    baseline: speeds of plain decoding and of the run, measured on this machine. If it is None, no times are calculated.
 
-    Yields the progress before the first setting and after each one. Raises ``InputError`` if the run cannot be replayed.
+    Yields the progress before the first setting, after each setting, and once more with the outcomes. Raises ``InputError`` if the
+    run cannot be replayed.
     """
     base = recorded_config(trace)
     configs = settings_grid(engine, base)
@@ -83,15 +88,15 @@ def replay_grid(engine: Engine, trace: Trace, baseline: Baseline | None = None) 
     machine = None
     if baseline is not None and not baseline.disturbed:
         table = engine.costs(engine.resolve(replace(base, backend=trace.header["config"].get("backend", "auto"))))
-        machine = here(trace, baseline.tokens_per_second, baseline.unwatched, table)
+        machine = recording_machine(trace, baseline.tokens_per_second, baseline.unwatched, table)
     yield GridProgress(len(configs), len(configs), grid_line(trace, points, machine))
 
 
 def grid_line(trace: Trace, points: dict[tuple[int, int], ReplayOutcome], machine: StageCosts | None) -> dict[str, Any]:
-    """Returns the outcomes as a line of a run on the page (``d2sd.trace.run``).
+    """Returns the outcomes as a line that is added to the run on the page (``d2sd.trace.run``).
 
-    points: outcomes by (K, γ). Each becomes a list: K, γ, tokens of every step, work of every step.
-    machine: costs on the machine of the run; None if unknown.
+    points: outcomes by (K, γ). In the line, an outcome is a list: K, γ, number of tokens of every step, work of every step.
+    machine: costs on the machine that recorded the run; None if unknown.
     """
     base = recorded_config(trace)
     branches = base.num_branches if "num_branches" in METHODS[base.method].settings else 0

@@ -1,7 +1,7 @@
-"""Two what-if questions about a step of a recorded greedy run: a re-draft from another prefix, and a draft that the user typed.
+"""Answers two questions about a step of a recorded greedy run: what a re-draft from another prefix, and what typed words would give.
 
-The step's context is processed again, but nothing is generated. The recorded text determines which tokens of a re-draft the
-target accepts. One target pass verifies typed words.
+The models read the text before the step again, but generate nothing. The recorded text determines which tokens of a re-draft the
+target accepts. Typed words are verified by one target pass.
 """
 
 from __future__ import annotations
@@ -23,19 +23,17 @@ from d2sd.trace.trace import Trace
 from d2sd.tree.boundary import open_prefixes
 from d2sd.tree.walk import agreed
 
-MAX_TYPED = 400  # characters
+MAX_TYPED = 400  # maximum number of characters of a typed draft
 
 
 def drafted_step(trace: Trace, step: int, what: str) -> tuple[StepDone, Draft, list[int], list[int]]:
-    """Returns a step of a run at temperature 0, where the text determines which tokens the target accepts.
-
-    Returned are the step, its first draft, the tokens of prompt and output up to and including its anchor, and the tokens after it.
+    """Returns a step, its first draft, the tokens of prompt and output up to and including its anchor, and the tokens after it.
 
     step: number of the step, from 0.
-    what: plural noun for the error message.
+    what: what the caller needs the step for, a plural noun for the error message.
 
-    Raises ``InputError`` above temperature 0, and for a step that the run does not have, that drafted nothing, or that does not match
-    the text.
+    Raises ``InputError`` if the run is above temperature 0, so that its text does not determine which tokens the target accepts; if
+    the run has no such step; if the step drafted nothing; or if it does not match the text.
     """
     if recorded_config(trace).temperature != 0:
         raise InputError(
@@ -55,7 +53,7 @@ def drafted_step(trace: Trace, step: int, what: str) -> tuple[StepDone, Draft, l
 
 
 def check_same_weights(engine: Engine, trace: Trace, parts: Sequence[str]) -> None:
-    """Raise ``InputError`` if the trace and the engine have different weights for one of these model parts."""
+    """Raises ``InputError`` if one of these model parts has different weights in the trace and in the engine."""
     for part in parts:
         theirs, ours = (weights_of([header], part) for header in (trace.header, {"parts": engine.parts}))
         if theirs and theirs != ours:
@@ -68,13 +66,13 @@ def check_same_weights(engine: Engine, trace: Trace, parts: Sequence[str]) -> No
 class Redraft:
     """A re-draft from one prefix of a recorded first draft, and the numbers of tokens that the target accepts.
 
-    draft: the drafted tokens with their confidences.
+    draft: the re-drafted tokens with their confidences.
     kept: number of accepted tokens of the prefix; fewer than ``draft.prefix`` if one of them is rejected.
-    accepted: number of accepted re-drafted tokens, after the prefix.
-    added: number of tokens accepted beyond the accepted part of the first draft.
-    wanted: text of the target's token at the first rejection; None if no token is rejected, or the text ends earlier.
-    chosen: (prefix, added) for every prefix of the first draft that the run re-drafted from, in the run's order.
-    extra: number of additional tokens that the step would have committed with this re-draft in its tree.
+    accepted: number of accepted tokens after the prefix.
+    added: number of accepted tokens after the last accepted token of the first draft.
+    wanted: text of the target's token at the first rejection; None if no token is rejected before the text ends.
+    chosen: (length, added) of every prefix of the first draft that the run re-drafted from, in the order of the run.
+    extra: by how many tokens the step would have committed more if this re-draft had been in its tree.
     same: whether the run drafted the same tokens from this prefix; None if the run did not re-draft from this prefix.
     """
 
@@ -90,12 +88,12 @@ class Redraft:
 
 @torch.inference_mode()
 def redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Redraft:
-    """Returns a re-draft by the run's second drafter, after the first ``prefix`` tokens of a step's first draft.
+    """Returns a re-draft by the run's second drafter after a prefix of a step's first draft.
 
-    This takes one target pass over prompt and text up to this step, and one pass of the second drafter.
+    This takes one target pass over the text up to the end of the re-draft, and one pass of the second drafter.
 
     step: number of the step, from 0.
-    prefix: from 0 to the length of the first draft; the text must not end within the prefix.
+    prefix: length of the prefix, from 0 to the length of the first draft. The prefix must not contain an end-of-text token.
 
     Raises ``InputError`` if the run is above temperature 0, lacks a second drafter, or lacks this step or prefix; or if the
     engine's target or second drafter has other weights than the run's.
@@ -142,7 +140,7 @@ def redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Redraft:
 
 
 def _check_prefix(ids: Sequence[int], prefix: int, size: int, end_ids: Collection[int]) -> None:
-    """Raise ``InputError`` if a block of ``size`` cannot continue the first ``prefix`` of these tokens."""
+    """Raises ``InputError`` if a block of ``size`` rows cannot continue the first ``prefix`` tokens of the draft ``ids``."""
     if not 0 <= prefix <= len(ids):
         raise InputError(f"the first draft has no prefix of {prefix} tokens; choose 0 to {len(ids)}")
     if prefix >= (usable := open_prefixes(ids, end_ids)):
@@ -160,13 +158,13 @@ def _check_prefix(ids: Sequence[int], prefix: int, size: int, end_ids: Collectio
 
 @dataclass(frozen=True, slots=True)
 class TypedDraft:
-    """Words that the user typed after the anchor of a step, verified like a draft.
+    """The verification of words that the user typed as a continuation after the anchor of a step.
 
-    texts: texts of the verified tokens; never more than the number of tokens drafted in this step.
-    probabilities: the target's probability of each token given the previous ones, at temperature 1.
+    texts: texts of the verified tokens; at most as many as the step's first draft has.
+    probabilities: the target's probability of each verified token given the previous ones, at temperature 1.
     accepted: number of leading tokens that equal the target's likeliest tokens.
     wanted: text of the target's likeliest token after the accepted ones.
-    cut: number of typed tokens that were not verified because the block is full.
+    cut: number of typed tokens that were not verified, since the first draft has fewer tokens.
     """
 
     texts: tuple[str, ...]
@@ -178,10 +176,10 @@ class TypedDraft:
 
 @torch.inference_mode()
 def verify_typed(engine: Engine, trace: Trace, step: int, words: str) -> TypedDraft:
-    """Verify typed words after the anchor of a recorded step, in one target pass over the preceding text and the words.
+    """Verifies words that the user typed after the anchor of a recorded step, in one target pass over the preceding text and the words.
 
     step: number of the step, from 0.
-    words: the continuation. Words that match the recorded text get the recorded tokens; the tokenizer gives the rest.
+    words: the typed words. As far as they equal the recorded text, they get the recorded tokens. The rest is tokenised.
 
     Raises ``InputError`` if the step or the words cannot be verified, if the run is above temperature 0, or if the engine's
     target has other weights than the run's.
@@ -218,7 +216,10 @@ def verify_typed(engine: Engine, trace: Trace, step: int, words: str) -> TypedDr
 
 
 def spaced(pieces: Sequence[str], words: str) -> str:
-    """Returns the words, beginning with a space if and only if the recorded continuation does. Users cannot see this space."""
+    """Returns the words with or without a leading space, like the recorded continuation. Users cannot see whether it begins with one.
+
+    pieces: texts of the recorded tokens after the anchor.
+    """
     first = next(filter(None, pieces), "")
     if first.startswith(" ") and not words[:1].isspace():
         return f" {words}"
@@ -226,9 +227,11 @@ def spaced(pieces: Sequence[str], words: str) -> str:
 
 
 def agreeing(pieces: Sequence[str], words: str) -> tuple[int, int]:
-    """Returns the number of leading pieces with which the words begin, and the number of characters in these pieces.
+    """Returns the number of pieces with which the words begin, and the number of characters in these pieces.
 
-    A piece without text is part of a character and counts together with the piece that completes the character.
+    An empty piece is part of a character and counts only together with the piece that completes the character.
+
+    pieces: texts of the recorded tokens after the anchor.
     """
     count = read = 0
     for n, piece in enumerate(pieces, 1):

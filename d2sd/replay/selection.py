@@ -1,4 +1,4 @@
-"""Measures the gain of perfect confidence by replaying recorded runs with other prefixes to re-draft from."""
+"""Measures what a perfect confidence would gain: replays recorded runs with re-drafts from other prefixes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ HEAD = "| second drafts start | tokens per step | difference |\n| --- | ---: | -
 
 
 def replay_selections(engine: Engine, trace: Trace) -> list[ReplayOutcome]:
-    """Returns the outcomes of D²SD over a recorded greedy run with three choices of prefixes.
+    """Replays a greedy run of D²SD with three choices of the prefixes to re-draft from, and returns the outcomes.
 
-    These are the K likeliest prefixes, K random ones, and the true boundary of each first draft. Raises ``InputError`` for a run
-    without K, or a run that cannot be replayed.
+    The choices are the K likeliest prefixes, K random prefixes, and only the true boundary of each first draft. Raises
+    ``InputError`` for a run without K, or a run that cannot be replayed.
     """
     recorded = replace(recorded_config(trace), cost_aware=False)
     if not recorded.num_branches or any(step.first_draft is None for step in trace.steps):
@@ -31,7 +31,7 @@ def replay_selections(engine: Engine, trace: Trace) -> list[ReplayOutcome]:
 
 
 def selections_report(texts: Sequence[Sequence[ReplayOutcome]]) -> str:
-    """Returns Markdown about the outcomes of ``replay_selections`` of every text."""
+    """Returns a report in Markdown. texts: for each text, the result of ``replay_selections``."""
     k = texts[0][0].config.num_branches
     names = [f"at the {k} likeliest prefixes", f"at {k} random prefixes", "once, at the true boundary"]
     sides = [[outcome.steps for outcome in side] for side in zip(*texts, strict=True)]

@@ -22,7 +22,7 @@ Read = TypeVar("Read")
 SCHEMA = 2
 MAX_HEADER_DEPTH = 4
 MAX_HEADER_ITEMS = 10_000
-# This project writes the field ``event`` first, so most lines are recognised without parsing.
+# This project writes the field ``event`` first, so the kind of most lines is read without parsing.
 _START = re.compile(rb'\{"event":"(\w{1,40})"')
 
 
@@ -31,7 +31,7 @@ class _Kind(msgspec.Struct):
 
 
 class _HeaderFields(msgspec.Struct, tag_field="event", tag="Header"):
-    """The checked fields of a header. A header may have more fields."""
+    """The fields of a header that are checked. A header may have other fields, too."""
 
     schema: Annotated[int, msgspec.Meta(ge=1)]
     run: Annotated[str, msgspec.Meta(max_length=200)]
@@ -57,7 +57,7 @@ def kind_of(line: Line) -> str:
 
 
 def read_kind(line: Line) -> str:
-    """Returns the field ``event`` of a line. Raises ``InputError`` unless the whole line is JSON with this field."""
+    """Returns the field ``event`` of a line. Raises ``InputError`` if the line is not JSON or lacks this field."""
     return _decoded(_kind, line).event
 
 
@@ -85,7 +85,7 @@ def read_header(line: Line) -> dict[str, Any]:
 
 
 def is_json(line: Line) -> bool:
-    """Returns whether the line is complete JSON. The last line of a killed run may be truncated."""
+    """Returns whether a line is complete JSON. The last line of a killed run may be truncated."""
     try:
         orjson.loads(line)
     except orjson.JSONDecodeError:
@@ -94,7 +94,7 @@ def is_json(line: Line) -> bool:
 
 
 def _check_size(header: dict[str, Any]) -> None:
-    """Raises ``InputError`` if a header is too large or nested too deeply; fields of any name are allowed."""
+    """Raises ``InputError`` if a header is too large or nested too deeply. The names of the fields are not checked."""
     level: list[Any] = [header]
     for _ in range(MAX_HEADER_DEPTH):
         level = [i for v in level if isinstance(v, dict | list) for i in (v.values() if isinstance(v, dict) else v)]
@@ -122,7 +122,7 @@ def _decoded(decoder: msgspec.json.Decoder[Read], line: Line) -> Read:
 
 
 def check_step(step: StepDone) -> None:
-    """Check a single step: its tree, drafts, accepted path and committed tokens. Raises ``InputError``."""
+    """Raises ``InputError`` if the tree, the drafts, the accepted path or the committed tokens of a step contradict each other."""
     parents = _check_tree(step)
     path = _check_path(step, parents)
     _check_committed(step, path)
@@ -136,16 +136,18 @@ def check_step(step: StepDone) -> None:
 
 
 def check_prefill(prefill: PrefillDone) -> None:
-    """Check that prefill has one text per token and commits at most one token, from the target. Raises ``InputError``."""
+    """Raises ``InputError`` unless prefill has one text per token and commits at most one token, which is the target's."""
     _need(len(prefill.texts) == len(prefill.prompt_token_ids), "texts", "one text per prompt token is needed")
     of_target = all(c.node is None and c.proposer == "target" for c in prefill.committed)
     _need(of_target and len(prefill.committed) <= 1, "committed", "prefill commits at most one token, from the target")
 
 
 def check_order(step: StepDone, before: StepDone | None, prefill: PrefillDone | None, number: int) -> None:
-    """Check the number, the anchor and the time of a step against the events before it. Raises ``InputError``.
+    """Raises ``InputError`` if the number, the anchor or the time of a step does not follow from the events before it.
 
-    before: the previous step; None for the first step. The first anchor is the last token that ``prefill`` read or committed.
+    before: the previous step; None for the first step.
+    prefill: the event of prefill, or None. The first step's anchor is the last token that prefill read or committed.
+    number: index of the step among the steps read so far.
     """
     _need(step.step == number, "step", f"steps are numbered from 0; this is step {number}")
     if before is not None:
@@ -170,7 +172,7 @@ def _need_all_or_none(items: Sized, count: int, field: str, each: str) -> None:
 
 
 def _check_tree(step: StepDone) -> list[int]:
-    """Checks that node 0 is the root and every parent precedes its children. Returns the parents."""
+    """Checks that node 0 is the root and that every parent precedes its children. Returns the parent of each node."""
     nodes = step.nodes
     _need(bool(nodes), "nodes", "the anchor, node 0, is missing")
     if wrong := [n for n, node in enumerate(nodes) if node.id != n]:
@@ -193,7 +195,7 @@ def _check_tree(step: StepDone) -> list[int]:
 
 
 def _check_path(step: StepDone, parents: list[int]) -> list[int]:
-    """Checks that the accepted nodes form a path from the anchor. Returns the path, anchor first."""
+    """Checks that the accepted nodes form a path from the anchor. Returns the ids of the path's nodes, the anchor first."""
     states, path = [n.state for n in step.nodes], [0, *step.accepted]
     for index, (before, node) in enumerate(pairwise(path)):
         if node >= len(parents):
@@ -212,7 +214,7 @@ def _check_path(step: StepDone, parents: list[int]) -> list[int]:
 
 
 def _check_committed(step: StepDone, path: list[int]) -> None:
-    """Checks that the accepted tokens and at most one bonus token are committed, beginning with the tokens of ``choices``."""
+    """Checks that the committed tokens are the accepted ones and at most one bonus token, and that ``choices`` agree with them."""
     committed = step.committed
     _need(bool(committed), "committed", "a step commits at least one token")
     drafted = [c for c in committed if c.node is not None]
@@ -261,7 +263,7 @@ def _check_drafts(step: StepDone) -> None:
 
 
 def _check_levels(step: StepDone) -> None:
-    """Checks the levels of a tree: equal list lengths, and parents and nodes that exist."""
+    """Checks that the lists of each level have equal lengths, and that the parents and nodes that they name exist."""
     previous = 1  # number of entries of the previous level
     for number, level in enumerate(step.levels):
         field, count = f"levels[{number}]", len(level.ids)

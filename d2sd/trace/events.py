@@ -31,11 +31,11 @@ LongItems = Annotated[tuple[Item, ...], Meta(max_length=MAX_TEXTS)]
 State = Literal["root", "accepted", "rejected", "unreached"]
 ProposedBy = Literal["first", "second", "target"]
 StopReason = Literal["end_token", "max_new_tokens", "stopped"]
-TEMPERATURES = (0.5, 0.707, 1.414, 2.0, 2.828, 4.0)  # for ``StepDone.tempered``; powers of √2
+TEMPERATURES = (0.5, 0.707, 1.414, 2.0, 2.828, 4.0)  # temperatures of ``StepDone.tempered``; powers of √2
 
 
 class Data(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
-    """Base of all events and their parts. They hold no reference cycles, so the garbage collector need not track them."""
+    """Base class of events and of their parts. The objects have no reference cycles, so the garbage collector need not track them."""
 
 
 class Alternative(Data, frozen=True):
@@ -49,9 +49,12 @@ class Alternative(Data, frozen=True):
 class Draft(Data, frozen=True):
     """A drafted block. Entry j of every list is about the token at depth ``prefix + 1 + j`` below the anchor.
 
-    The draft continues the first ``prefix`` tokens of draft number ``base`` (0 = first draft, n = ``branches[n − 1]``);
-    ``prefix`` is 0 for a draft that starts at the anchor. ``confidence[j]`` is the drafter's probability of ``ids[j]`` (c_k in
-    D²SD, arXiv 2606.04446).
+    drafter: the drafter that drafted the block.
+    prefix, base: the block continues the first ``prefix`` tokens of draft number ``base`` (0 = first draft, n =
+        ``branches[n − 1]``). ``prefix`` is 0 for a draft that starts at the anchor.
+    ids, texts: id and text of each drafted token.
+    confidence: the drafter's probability of each drafted token (c_k in D²SD, arXiv 2606.04446).
+    alternatives: the drafter's likeliest tokens at each position.
     """
 
     drafter: Literal["first", "second"]
@@ -64,13 +67,15 @@ class Draft(Data, frozen=True):
 
 
 class DraftLevel(Data, frozen=True):
-    """The result of one pass of a drafter whose tree grows level by level (EAGLE-3): the nodes that the next pass continued.
+    """The best candidates of one pass of a drafter whose tree grows level by level (EAGLE-3). The next pass continued them.
 
-    Entry j is the j-th best of ``scored`` candidates.
+    Entry j of every list is about the j-th best candidate.
 
-    parents: index of the entry's parent in the previous level; 0, the anchor, in the first level.
-    scores: natural logarithm of the probability of the entry's path.
-    nodes: id of the entry's node in the verified tree; None if the tree contains better nodes instead.
+    ids, texts: id and text of each candidate's token.
+    parents: index of each candidate's parent in the previous level; in the first level 0, which stands for the anchor.
+    scores: natural logarithm of the drafter's probability of the path to each candidate.
+    nodes: id of each candidate's node in the verified tree; None if the tree contains better nodes instead.
+    scored: number of candidates from which the best ones were chosen.
     """
 
     ids: Items[Count]
@@ -84,11 +89,15 @@ class DraftLevel(Data, frozen=True):
 class Node(Data, frozen=True):
     """A node of the verified token tree; node 0 is the anchor.
 
+    id, parent, depth: id of the node, id of its parent (−1 for the anchor), and depth below the anchor.
+    token, text: id and text of the node's token.
     candidates: numbers of the drafts that contain the node (0 = first draft, n = ``branches[n − 1]``); empty if the node is only
         a lower-ranked alternative of a drafter.
-    drafter_probability: probability of this token under its proposer; in ``d2sd_tree``, a weighted product over both drafters.
-    target_probability: probability of this token under the target, given the path to its parent; None for the anchor.
-    target_rank: rank of this token under the target, 0 = likeliest; None for the anchor.
+    proposer: who proposed the token.
+    state: what became of the node when the target verified the tree.
+    drafter_probability: probability of the token under its proposer; in ``d2sd_tree``, a weighted product over both drafters.
+    target_probability: probability of the token under the target, given the path to its parent; None for the anchor.
+    target_rank: rank of the token under the target, 0 = likeliest; None for the anchor.
     """
 
     id: Count
@@ -121,11 +130,12 @@ class TargetTop(Data, frozen=True):
 
 
 class Draw(Data, frozen=True):
-    """The target's draw after a node of the accepted path: the token with the largest sum of log probability and noise.
+    """How the target's next token after a node of the accepted path was sampled: by the largest sum of log probability and noise.
 
-    tokens: ids of the drawn token, the target's likeliest tokens, and the tokens drafted after the node.
-    noise: standard Gumbel noise of each of ``tokens``. It depends only on the seed and the position.
-    rejected: id of a rejected node below the node; None if there is none.
+    node: id of the node.
+    tokens: ids of some candidate tokens: the sampled token, the target's likeliest tokens, and the tokens drafted after the node.
+    noise: standard Gumbel noise of each of ``tokens``. It depends only on the seed, the position and the token.
+    rejected: id of a rejected child of the node; None if there is none.
     residual: the likeliest tokens of the distribution max(0, p − q) ÷ Σ max(0, p − q), from which speculative sampling
         (arXiv 2211.17192) would draw a replacement for ``rejected``. p is the target's distribution, and q the drafter's at
         temperature 1.
@@ -139,7 +149,13 @@ class Draw(Data, frozen=True):
 
 
 class Committed(Data, frozen=True):
-    """One token of the output. ``text``: what the token adds to the decoded text; empty if the token ends inside a character."""
+    """One token of the output.
+
+    token: id of the token.
+    text: what the token adds to the decoded text; empty if the token ends inside a character.
+    proposer: who proposed the token.
+    node: id of the token's node in the verified tree; None for a token that the target added.
+    """
 
     token: Count
     text: str
@@ -166,7 +182,7 @@ class Option(Data, frozen=True):
 
     block_size: γ of the first draft; 0 for plain decoding.
     branches: number of re-drafts.
-    tokens, seconds: expected number of committed tokens, and expected time of the step.
+    tokens, seconds: expected number of committed tokens and expected time of the step with this option.
     """
 
     block_size: Count
@@ -178,10 +194,11 @@ class Option(Data, frozen=True):
 class Decision(Data, frozen=True):
     """The decision of a cost-aware step.
 
-    options: the choices of γ, considered before the first draft, and then the numbers of re-drafts, considered after it.
+    options: the compared options: first those of γ, compared before the first draft, then those of the number of re-drafts,
+        compared after it.
     taken: index of the selected option.
-    tokens, seconds: expected committed tokens and time of the step, for the tree that was verified.
-    looking: whether plain decoding was expected to be faster, and the step made a draft only to update the estimates.
+    tokens, seconds: expected number of committed tokens and expected time of the step, with the tree that was verified.
+    looking: whether plain decoding was expected to be faster, but the step drafted to update the estimates.
     """
 
     options: Items[Option]
@@ -213,26 +230,28 @@ class StepDone(Data, frozen=True, tag_field="event", tag=True):
     anchor, anchor_text: id and text of the last committed token, after which the step drafts.
     anchor_position: number of tokens before the anchor.
     first_draft: the first draft; None if no block was drafted.
-    boundary_posterior: [i]: r(i), the probability that exactly i drafted tokens are accepted, i = 0 … γ−2.
-    full_acceptance: the probability that all drafted tokens are accepted, ∏ c_k.
-    selected_prefixes: lengths of the prefixes of the first draft that were re-drafted from, the likeliest boundary first
-        (``random_prefix``: in random order).
+    boundary_posterior: predicted probability r(i) that exactly i drafted tokens are accepted, for i = 0 … γ−2.
+    full_acceptance: predicted probability that all drafted tokens are accepted, ∏ c_k.
+    selected_prefixes: lengths of the prefixes of the first draft that were re-drafted from. The likeliest boundary comes first;
+        with the method ``random_prefix``, the order is random.
     branches: the re-drafts.
     nodes: the verified token tree, parents before children; node 0 is the anchor.
     choices: the target's choice at every node of the accepted path.
     accepted: ids of the accepted nodes, from the anchor's child on.
-    committed: tokens that the step adds to the output: the accepted ones, and the bonus token of the target.
+    committed: tokens that the step adds to the output: the accepted tokens, then the bonus token of the target.
     actual_boundary: number of leading first-draft tokens that the target accepted; None if there is no first draft, or
         generation ended before this number was decided.
     seconds: measured time by stage.
     elapsed: time from the end of prefill to the end of this step.
     draft_passes: number of sequential drafter passes; None if unknown.
-    levels: levels of a tree that a drafter grew level by level (EAGLE-3); empty otherwise.
-    decision: None unless the step was cost-aware.
-    target_tops: the target's likeliest tokens after each node that has children or a choice; empty if not inspected.
-    trained: [d][k]: confidence of a trained head for token k of draft d (d = 0: first draft); empty without such a head.
-    tempered: [k][n]: the drafter's probability of token k of the first draft at ``TEMPERATURES[n]``; empty if not inspected.
-    draws: the target's draw at each of ``choices``; empty at temperature 0, if not inspected, and for captured passes.
+    levels: the levels of a tree that grew level by level (EAGLE-3); empty for other trees.
+    decision: the decision of a cost-aware step; None for other steps.
+    target_tops: the target's likeliest tokens after each node that has children or an entry in ``choices``; empty if not inspected.
+    trained: ``trained[d][k]`` is the output of a trained confidence head for token k of draft d (d = 0: first draft); empty without a
+        head.
+    tempered: ``tempered[k][n]`` is the drafter's probability of token k of the first draft at ``TEMPERATURES[n]``; empty if not
+        inspected.
+    draws: how each of ``choices`` was sampled; empty at temperature 0, if not inspected, and for captured passes.
     """
 
     step: Count
@@ -282,13 +301,14 @@ EVENTS = frozenset({"PrefillDone", "StepDone", "Finished"})  # names of the even
 
 
 class Baseline(Struct, frozen=True, tag_field="event", tag=True, omit_defaults=True):
-    """The measured speed of plain decoding in tokens per second. The page adds this line to its runs.
+    """A line with which the page completes a run: the measured speed of plain decoding on the same machine, and of the run itself.
 
-    Explore measures plain decoding once per model and machine, and reuses the result. A race includes a plain run.
+    The Explore tab measures plain decoding once per model and machine, and reuses the result. A race includes a plain run.
 
-    unwatched: tokens per second of the run that the line is added to, without the time of recording: the run's tokens divided
-        by the sum of its stage times. In Explore on a CPU, time used by other programs, such as the browser, is also left out.
-    disturbed: whether the measured times cannot be right, because other work kept the machine busy (``d2sd.costs.runs``).
+    tokens_per_second: speed of plain decoding.
+    unwatched: tokens per second of the run itself, without the time of recording: its tokens divided by the sum of its stage times.
+        In Explore on a CPU, the time used by other programs, such as the browser, is left out, too. None if not measured.
+    disturbed: whether the measured times must be wrong, because other work kept the machine busy (``d2sd.costs.runs``).
     measured: ISO date of the reused measurement; empty in a race and in older traces.
     context: number of tokens before the measured step; None if unknown.
     """
@@ -304,7 +324,7 @@ Record = Event | Baseline | dict[str, Any]
 """Content of a trace line: an event, the header, the reason why a run failed, or the speed of plain decoding."""
 
 _encoder = msgspec.json.Encoder()
-# The last fields of a step, left out if empty, so that lines of older traces are written back unchanged.
+# The last fields of a step are left out if they are empty, so that lines of older traces are written back unchanged.
 _NOTHING = b',"draws":[]}', b',"tempered":[]}', b',"trained":[]}', b',"target_tops":[]}'
 
 

@@ -18,7 +18,7 @@ UNREADABLE = (OSError, zlib.error)  # errors of opening and reading with ``opene
 
 @contextmanager
 def opened(path: str | Path | int) -> Iterator[IO[bytes]]:
-    """Opens a binary file for reading; gzip is unpacked on the fly. Opening and reading may raise any of ``UNREADABLE``.
+    """Opens a file for reading bytes. A gzip file is unpacked while it is read. Opening and reading may raise any of ``UNREADABLE``.
 
     path: path or descriptor of the file.
     """
@@ -31,7 +31,7 @@ def opened(path: str | Path | int) -> Iterator[IO[bytes]]:
 
 
 class _TruncatedGzip(io.RawIOBase):
-    """Unpacked bytes of a gzip file. If the file is truncated, for example by a killed run, they end there without an error."""
+    """A reader of the unpacked bytes of a gzip file. A truncated file, for example of a killed run, ends without an error."""
 
     def __init__(self, unpacked: gzip.GzipFile):
         self._unpacked = unpacked
@@ -49,7 +49,7 @@ class _TruncatedGzip(io.RawIOBase):
 
 
 def utf8_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yields the lines of a text file with their numbers, from 1. Raises ``InputError`` naming the line that is not UTF-8."""
+    """Yields (number from 1, text) for each line of a file. Raises ``InputError`` with the number of a line that is not UTF-8."""
     with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             try:
@@ -65,7 +65,7 @@ def cannot_read(kind: str, path: str | Path, error: Exception) -> InputError:
 
 @contextmanager
 def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
-    """Context manager for writing a binary file, which replaces the old one at the end. On failure the old file is unchanged.
+    """Context manager that yields a binary file for writing. At its end, the file replaces ``path``; on failure, ``path`` is unchanged.
 
     Raises ``InputError`` if the file cannot be written.
     """
@@ -87,13 +87,13 @@ def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
 
 
 def write_whole(path: str | Path, data: str | bytes) -> None:
-    """Write a file atomically: on failure the old file is unchanged and ``InputError`` is raised."""
+    """Writes a file atomically. If that fails, the old file is unchanged and ``InputError`` is raised."""
     with whole_file(path) as file:
         file.write(data.encode() if isinstance(data, str) else data)
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder if it does not exist. Raises ``InputError`` if that fails."""
+    """Creates a folder if it does not exist. Raises ``InputError`` if that fails."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

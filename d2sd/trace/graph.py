@@ -13,12 +13,12 @@ from d2sd.trace.metrics import verdict
 if TYPE_CHECKING:
     import networkx
 
-# Characters that XML, and therefore GraphML, does not allow.
+# Characters that are not allowed in XML, and therefore not in GraphML.
 _ILLEGAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
 def graph(step: StepDone) -> networkx.DiGraph:
-    """Returns the token tree of one step: node ids as in ``step.nodes``, edges from parent to child.
+    """Returns the token tree of one step as a graph. Its node ids are those of ``step.nodes``, and its edges lead from parent to child.
 
     step: the step, such as ``trace.steps[0]``.
 
@@ -26,9 +26,9 @@ def graph(step: StepDone) -> networkx.DiGraph:
 
     * token, depth, proposer, state;
     * text, in which characters that GraphML cannot hold are replaced;
-    * if known, drafter_probability, target_probability, target_rank;
-    * score, the natural logarithm of the drafters' probability of the path to the node;
-    * only in trees that grew level by level (EAGLE-3): level; kept, whether the next pass continued the node.
+    * drafter_probability, target_probability, target_rank, if they are known;
+    * score: natural logarithm of the drafters' probability of the path to the node, if it is known;
+    * only in trees that grew level by level (EAGLE-3): level, and kept (whether the next pass continued the node).
 
     Graph attributes: step, counted from 1; anchor_position; prediction, if the ``d2sd.trace.metrics.verdict`` is known.
     """
@@ -43,8 +43,8 @@ def graph(step: StepDone) -> networkx.DiGraph:
 
 
 def forest(steps: Iterable[StepDone]) -> networkx.DiGraph:
-    """Returns the trees of all steps as one graph. Node ``"3.12"`` is node 12 of the third step. Nodes also have the
-    attribute ``step``, counted from 1."""
+    """Returns the trees of all steps as one graph. Node ``"3.12"`` is node 12 of the third step. Nodes have the attributes that
+    ``graph`` gives them, and ``step``, counted from 1."""
     import networkx
 
     trees = networkx.DiGraph()
@@ -58,7 +58,7 @@ def forest(steps: Iterable[StepDone]) -> networkx.DiGraph:
 
 
 def _attributes(step: StepDone) -> Iterator[dict[str, Any]]:
-    """Yields the attributes of every node, in order."""
+    """Yields the attributes of each node, in the order of ``step.nodes``."""
     names = ("token", "depth", "proposer", "state", "drafter_probability", "target_probability", "target_rank")
     kept = {node for level in step.levels for node in level.nodes}
     scores: list[float | None] = []

@@ -1,4 +1,4 @@
-"""Metrics of steps and runs (acceptance, verdicts, work, speed, stage times), and differences between settings of runs."""
+"""Metrics of steps and runs (acceptance, verdicts, work, speed, stage times), and how the settings of two sets of runs differ."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Verdict = Literal["repaired", "found", "missed", "all"]
 Scalar = str | int | float | None
 RANDOM = "random_prefix"  # the method that re-drafts from prefixes drawn at random
 MAX_TEXT = 60
-# symbols of settings in texts, shared with the page's scripts
+# symbols of settings in texts; the page's scripts use the same ones
 SYMBOLS = {"num_branches": "K", "block_size": "γ", "second_block_size": "γ₂", "node_budget": "B", "temperature": "T"}
-IGNORED = frozenset({"inspect", "max_new_tokens", "preset"})  # settings that change no step, and preset names
+IGNORED = frozenset({"inspect", "max_new_tokens", "preset"})  # fields that say nothing about how steps work
 PART_FIELDS = ("weights", "dtype", "rope", "taps", "block_size", "mask_token_id", "chat_template")
 
 
@@ -27,12 +27,15 @@ class Totals:
     """Figures of one run. Only ``tokens`` includes the token that prefill commits.
 
     tokens: number of output tokens.
+    steps: number of steps.
     mean_acceptance_length: α, committed tokens per step, including the bonus token.
     nodes_per_step: verified tree nodes per step, including the anchor.
-    boundary_hit_rate: among the steps with selected prefixes and a rejected first-draft token, the share whose true boundary was
-        selected; None without such steps.
-    repaired_rate: among the same steps, the share whose true boundary was selected and in which re-drafts added tokens there.
+    boundary_hit_rate: share of steps whose true boundary was a selected prefix, among the steps with selected prefixes and a rejected
+        first-draft token; None without such steps.
+    repaired_rate: share of steps in which re-drafts added tokens at the true boundary, among the same steps.
     tokens_per_redraft: mean number of tokens that a re-draft adds; None without re-drafts.
+    tokens_per_second: tokens committed by steps, per second.
+    seconds: time of all steps.
     stage_seconds: total seconds by stage.
     """
 
@@ -83,10 +86,10 @@ def totals(steps: Iterable[StepDone], prefill: PrefillDone | None = None) -> Tot
 
 
 def acceptance_by_depth(steps: Iterable[StepDone]) -> list[tuple[int, int, float]]:
-    """Returns (depth, number of steps that reached it, share of these steps that accepted a token there) for all depths.
+    """Returns, for every depth, (depth, number of steps that reached it, share of these steps that accepted a token at it).
 
     Depth 1 is the first token below the anchor. A step reaches depth d if the node accepted at depth d − 1 (for d = 1 the
-    anchor) has children in the tree and a choice of the target.
+    anchor) has children in the tree and the target chose a token after it.
     """
     reached: dict[int, list[bool]] = {}
     for step in steps:
@@ -104,13 +107,13 @@ def tokens_gained(step: StepDone) -> int:
 
 
 def verdict(step: StepDone) -> Verdict | None:
-    """Returns the outcome of the first draft; None if its true boundary is unknown, or one of its tokens
-    was rejected and no prefixes were selected.
+    """Returns the outcome of the first draft.
 
     * "repaired": the true boundary was a selected prefix, and re-drafts added tokens there;
     * "found": the true boundary was a selected prefix, but re-drafts added no tokens;
     * "missed": prefixes were selected, but the true boundary was not among them;
-    * "all": the whole first draft was accepted, so there was no boundary.
+    * "all": the whole first draft was accepted, so there was no rejection to predict;
+    * None: the true boundary is unknown, or a token was rejected but no prefixes were selected.
     """
     boundary = step.actual_boundary
     if boundary is None or step.first_draft is None:
@@ -153,16 +156,16 @@ def row(step: StepDone, missing: Collection[str] = ()) -> dict[str, Scalar]:
 
 
 def boundary_hit(step: StepDone) -> bool | None:
-    """Returns whether the true boundary was a selected prefix; None if the ``verdict`` is None or "all"."""
+    """Returns whether the true boundary was a selected prefix; None if the step's ``verdict`` is None or "all"."""
     outcome = verdict(step)
     return None if outcome in (None, "all") else outcome != "missed"
 
 
-def closed_from(step: StepDone, method: str) -> int | None:
-    """Returns the length of the shortest prefix that was not selected although a less likely prefix was.
+def shortest_excluded_prefix(step: StepDone, method: str) -> int | None:
+    """Returns the length of the shortest prefix that was excluded from selection, since it contains an end-of-text token.
 
-    Such a prefix contains a drafted end-of-text token. Returns None if there is no such prefix, or if ``method`` draws prefixes
-    at random.
+    Such a prefix is recognised by a less likely prefix that was selected. Returns None if there is none, or if ``method`` draws
+    prefixes at random.
     """
     r, selected = step.boundary_posterior, step.selected_prefixes
     least = min((r[i] for i in selected if i < len(r)), default=1.0)
@@ -170,10 +173,10 @@ def closed_from(step: StepDone, method: str) -> int | None:
 
 
 def instructiveness(step: StepDone) -> tuple[int, ...]:
-    """Returns a sort key for how well a step illustrates the method.
+    """Returns a sort key for how well a step illustrates re-drafting; larger keys are better.
 
-    The key is empty unless re-drafts added tokens and the step ended with a bonus token. Steps that also keep tokens of the first
-    draft rank higher. So do steps with more tokens, up to the number that fits a small screen.
+    The key is empty unless re-drafts added tokens and the step ended with a bonus token. Steps that accepted tokens of the first
+    draft, too, have larger keys. So have steps with more accepted tokens, up to the number that fits a small screen.
     """
     gained = tokens_gained(step)
     if verdict(step) != "repaired" or step.committed[-1].node is not None:
@@ -183,7 +186,11 @@ def instructiveness(step: StepDone) -> tuple[int, ...]:
 
 
 class DraftCosts(NamedTuple):
-    """A machine's name, and a function from the numbers of draft rows and verified nodes (anchor included) to seconds."""
+    """Costs of steps that verify a single draft.
+
+    machine: name of the machine.
+    seconds: returns the seconds of a step, given the numbers of rows of the draft and of verified nodes, each including the anchor.
+    """
 
     machine: str
     seconds: Callable[[int, int], float]
@@ -192,9 +199,9 @@ class DraftCosts(NamedTuple):
 class Work(Struct, frozen=True, array_like=True, gc=False):
     """Numbers of rows in the passes of a step, which determine the step's cost on a machine.
 
-    first: rows of the first draft, including the anchor (EAGLE-3: depth + 2); 0 if nothing was drafted.
-    again: rows of each re-drafting pass: blocks × positions.
-    nodes: verified tree nodes, including the anchor.
+    first: rows of the first draft, including the anchor; for EAGLE-3, the depth of its tree + 2; 0 if nothing was drafted.
+    again: rows of each re-drafting pass: number of blocks × number of positions per block.
+    nodes: rows of the target's pass: the verified tree nodes, including the anchor.
     """
 
     first: int
@@ -203,7 +210,7 @@ class Work(Struct, frozen=True, array_like=True, gc=False):
 
     @classmethod
     def of(cls, step: StepDone, header: Mapping[str, Any]) -> Work:
-        """Returns the work of a recorded step. header: header of the step's trace; it gives the length of re-drafts."""
+        """Returns the work of a recorded step. header: header of the step's trace, which has the block sizes."""
         config = header.get("config", {})
         size = 1 + len(step.first_draft.ids) if step.first_draft else 0
         if not size and header.get("method") == "eagle3" and len(step.nodes) > 1:
@@ -221,9 +228,9 @@ def _whole(config: Mapping[str, Any], name: str) -> int:
 
 
 class StepOutcome(Struct, frozen=True, tag_field="event", tag="Outcome"):
-    """Results computed from a step for the page: ``verdict``, ``tokens_gained``, ``closed_from`` and ``Work.of``.
+    """Results that are computed from a step for the page. They are not part of a trace, so that a file cannot contradict its steps.
 
-    They are sent with the step but are not part of a trace, so that a file cannot contradict its own steps.
+    verdict, gained, closed, work: results of ``verdict``, ``tokens_gained``, ``shortest_excluded_prefix`` and ``Work.of``.
     """
 
     verdict: Verdict | None
@@ -233,11 +240,11 @@ class StepOutcome(Struct, frozen=True, tag_field="event", tag="Outcome"):
 
     @classmethod
     def of(cls, step: StepDone, header: Mapping[str, Any]) -> StepOutcome:
-        closed = closed_from(step, str(header.get("method")))
+        closed = shortest_excluded_prefix(step, str(header.get("method")))
         return cls(verdict(step), tokens_gained(step), closed, Work.of(step, header))
 
 
-# Differences of settings, models and versions between two sets of recorded runs, from their headers.
+# How the settings and models of two sets of recorded runs differ, according to their headers.
 
 
 def what_differs(
@@ -259,7 +266,7 @@ def what_differs(
 
 
 def weights_of(headers: Sequence[Mapping[str, Any]], part: str) -> str:
-    """Returns the fingerprint of a part's weights; empty if a header lacks the fingerprint or the headers differ in it.
+    """Returns the fingerprint of a part's weights; empty if a header lacks it or the headers have different ones.
 
     part: ``"target"``, ``"first_drafter"`` or ``"second_drafter"``.
     """
@@ -301,7 +308,7 @@ def _settings(
 
 
 def recorded_values(headers: Sequence[Mapping[str, Any]], field: str) -> dict[str, str]:
-    """Returns the values in a field of headers by name. Several values of one name are joined with "or"."""
+    """Returns the values by name in a field of all headers, such as "config". Different values of a name are joined with "or"."""
     values: dict[str, dict[str, None]] = {}  # by name; the keys of the inner dictionary are an ordered set
     for header in headers:
         for name, value in header.get(field, {}).items():
@@ -311,6 +318,6 @@ def recorded_values(headers: Sequence[Mapping[str, Any]], field: str) -> dict[st
 
 
 def _parts(headers: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """Returns each part whose description is equal in all headers, with this description."""
+    """Returns the descriptions of the parts that are equal in all headers, by part."""
     first, *others = [header.get("parts", {}) for header in headers] or [{}]
     return {part: about for part, about in first.items() if all(other.get(part) == about for other in others)}

@@ -1,11 +1,12 @@
 """A stored run: the compressed lines of its trace, which are parsed or sent to the page on demand.
 
 Gradio serializes, stores and compares the whole value of a component on every change. A value that grows with the run would
-make each update slower than the previous one. An update therefore holds only the new lines and their index in the run; the page
-requests lines that it missed. Long lines, and blocks of lines of a finished run, are sent compressed (``pack_line``).
+make each update slower than the previous one. An update therefore holds only the new lines and the index of the first of them;
+the page requests lines that it missed. Long lines, and blocks of lines of a finished run, are sent compressed (``pack_line``).
 
-Each step is preceded by a line with its ``d2sd.trace.metrics.StepOutcome``. A run may end with the outcomes of its replays with
-other settings (``d2sd.replay.grid``). Traces do not have these lines.
+Two kinds of lines are only for the page, and not part of a trace: before each step, a line with its
+``d2sd.trace.metrics.StepOutcome``; and at the end, if the run was replayed, a line with the outcomes of other settings
+(``d2sd.replay.grid``).
 """
 
 from __future__ import annotations
@@ -26,16 +27,17 @@ BLOCK = 1 << 16  # characters of a compressed block
 PACKED = "~"
 OUTCOME = '{"event":"Outcome"'
 MessageKind = Literal["select", "file", "redraft", "typed", "replays"]
-OF_PAGE = (OUTCOME, '{"event":"Replays"')  # lines that are not part of the trace
+OF_PAGE = (OUTCOME, '{"event":"Replays"')  # beginnings of the lines that are not part of the trace
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What an update of the page says besides new lines of the run.
+    """A message to the page, sent together with new lines of the run.
 
-    kind: "select": the ``step`` and ``node`` to open. "file": ``name``, ``type`` and ``text`` of a file to save. "redraft", "typed",
-        "replays": the answer to the question with this ``number``.
-    fields: the content.
+    kind: what the page is to do. "select": open a step; "file": save a file; "redraft", "typed", "replays": show the answer to a
+        question.
+    fields: the content: for "select", ``step`` and ``node``; for "file", ``name``, ``type`` and ``text``; for answers, the
+        ``number`` of the question and the answer.
     """
 
     kind: MessageKind
@@ -43,7 +45,7 @@ class Message:
 
     @classmethod
     def select(cls, selection: Mapping[str, Any] | None) -> Message | None:
-        """Returns the message that opens ``step`` and ``node`` of a selection; None without a selection."""
+        """Returns the message that opens the ``step`` and ``node`` of a selection; None if ``selection`` is None."""
         return None if selection is None else cls("select", selection)
 
 
@@ -51,9 +53,9 @@ class Message:
 class Origin:
     """Where a run comes from.
 
-    recorded: whether it was complete when the page received it, so that the page does not follow it.
-    own: whether it was made in this window.
-    opened: name of the file that it was opened from.
+    recorded: whether the run was complete when the page received it, so that the page need not follow its progress.
+    own: whether the run was made in this browser window.
+    opened: name of the file from which the run was opened; empty if it was not opened from a file.
     """
 
     recorded: bool = False
@@ -63,9 +65,9 @@ class Origin:
 
 @dataclass(slots=True, eq=False)
 class RecordedRun:
-    """Trace lines of one run, in progress or finished. They were written from events, so reading them back does not check them.
+    """The trace lines of one run, in progress or finished. They are not checked, since this project wrote or checked them before.
 
-    key: unique id.
+    key: unique id of the run.
     live: whether the run is in progress, so that lines will be added.
     header: the header of the run; empty until it is recorded.
     baseline: the speed of plain decoding, if it was measured.
@@ -81,7 +83,8 @@ class RecordedRun:
     ended: bool = False
     steps: int = 0
     instructive: int = 0
-    _entries: list[str] = field(default_factory=list)  # lines or blocks of lines, as they are sent
+    # lines or compressed blocks of lines, as they are sent to the page
+    _entries: list[str] = field(default_factory=list)
     _best: tuple[int, ...] = ()  # sort key of the most instructive step
 
     def __eq__(self, other: object) -> bool:
@@ -89,7 +92,7 @@ class RecordedRun:
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> RecordedRun:
-        """Returns a finished run, in compressed blocks. records: content of all trace lines, header first."""
+        """Returns a finished run, stored in compressed blocks. records: content of all trace lines, header first."""
         run = cls()
         run._entries = list(_blocks(line for record in records for line in run._lines(record)))
         return run
@@ -100,14 +103,14 @@ class RecordedRun:
         return cls.of(Reader().records(lines_of(raw)))
 
     def holds(self, other: RecordedRun) -> bool:
-        """Returns whether this run begins with all lines of another, non-empty run."""
+        """Returns whether ``other`` is not empty and this run begins with all its lines."""
         if not len(self) or not len(other) or self._entries[0] != other._entries[0]:
-            return False  # the usual case: different headers
+            return False  # in most cases, already the headers differ
         theirs = other.lines()
         return self.lines()[: len(theirs)] == theirs
 
     def __len__(self) -> int:
-        """Returns the number of entries, not lines."""
+        """Returns the number of entries; an entry is a line or a block of lines."""
         return len(self._entries)
 
     @property
@@ -120,11 +123,11 @@ class RecordedRun:
     def segment(
         self, start: int = 0, message: Message | None = None, origin: Origin | None = None, key: str = ""
     ) -> str:
-        """Returns the value for the page: a head, then the entries from ``start`` on.
+        """Returns an update of the page as text: a line of JSON (the head), then the entries from index ``start`` on.
 
         The head holds ``key``, ``start``, the number of steps, the number of the most instructive step, the message and the origin.
 
-        key: identifies the run on the page; empty: the run's own key.
+        key: identifies the run on the page; if empty, the key of this object is used.
         """
         head: dict[str, Any] = {
             "event": "Segment",
@@ -140,7 +143,7 @@ class RecordedRun:
         return "".join([to_line(head), *(entry + "\n" for entry in self._entries[start:])])
 
     def message(self, message: Message | None) -> str:
-        """Returns a segment that only holds a message."""
+        """Returns an update of the page that has a message, but no entries."""
         return self.segment(len(self), message)
 
     def lines(self, outcomes: bool = False) -> list[str]:
@@ -153,7 +156,7 @@ class RecordedRun:
         return unchecked_trace(line.encode() for line in self.lines())
 
     def _lines(self, record: Record) -> Iterator[str]:
-        """Yields the line of a record; before a step, the line of its ``StepOutcome``."""
+        """Yields the line of a record. For a step, first yields the line of its ``StepOutcome``."""
         if isinstance(record, StepDone):
             if (worth := instructiveness(record)) > self._best:
                 self._best, self.instructive = worth, self.steps
@@ -185,8 +188,8 @@ def _pack(line: str) -> str:
 
 
 def _blocks(lines: Iterable[str]) -> Iterator[str]:
-    """Yields the header alone, since ``holds`` compares it, then the other lines in blocks."""
-    block, size = list[str](), BLOCK  # so that the header is yielded at once
+    """Yields entries: the header alone, since ``RecordedRun.holds`` compares it, then blocks of the other lines."""
+    block, size = list[str](), BLOCK  # full from the beginning, so that the header is yielded alone
     for line in lines:
         block.append(line)
         size += len(line)

@@ -15,9 +15,10 @@ MARKS = {" ": "␣", "\n": "↵", "\r": "␍", "\t": "⇥"}
 
 
 class TokenTexts(dict[int, str]):
-    """Cached labels of single tokens: the decoded text or, for an incomplete character, the tokenizer's spelling.
+    """Labels of single tokens by token id, computed on first use.
 
-    The label of an id that the tokenizer does not know, such as a padding row of the embedding, is ``<id>``.
+    A label is the decoded text of the token. A token that decodes to an incomplete character or to nothing has the tokenizer's
+    internal spelling as label. An id that the tokenizer does not have, such as a padding row of the embedding, has ``<id>``.
     """
 
     def __init__(self, tokenizer: Any):
@@ -34,9 +35,9 @@ class TokenTexts(dict[int, str]):
 
 
 class Detokenizer:
-    """Decodes tokens one by one; the concatenated pieces are the decoded text.
+    """Decodes tokens one by one. Each call of ``feed`` returns the text that the token adds; joined, these pieces are the whole text.
 
-    If a token ends inside a character, its piece is empty; the character is in the piece of the token that completes it.
+    If a token ends inside a character, its piece is empty. The character is in the piece of the token that completes it.
     Only a window of recent tokens is decoded, so the cost per token does not grow with the length of the text.
     """
 
@@ -64,7 +65,7 @@ def encodable(text: str) -> str:
 
 
 def all_encodable(value: Any) -> Any:
-    """Returns JSON-ready data with all its texts made encodable."""
+    """Returns JSON-ready data in which all texts are ``encodable``."""
     if isinstance(value, str):
         return encodable(value)
     if isinstance(value, dict):
@@ -103,9 +104,10 @@ class _Lines:
 
 
 def progress(items: Iterable[Any] | None = None, **options: Any) -> Any:
-    """Returns a tqdm bar over the items on stderr; options as for tqdm.
+    """Returns a tqdm progress bar over the items on stderr. If stderr is not a terminal, it prints a line every ten seconds instead.
 
-    If stderr is not a terminal, the bar prints a line every ten seconds instead.
+    items: the items; None if the caller updates the bar.
+    options: arguments of ``tqdm``.
     """
     from tqdm import tqdm  # imported here, since reading traces does not need it
 
@@ -116,6 +118,6 @@ def progress(items: Iterable[Any] | None = None, **options: Any) -> Any:
 
 
 def aligned(rows: Sequence[Sequence[str]], align: Callable[[str, int], str] = str.ljust) -> list[str]:
-    """Returns the rows of a table as lines of text with aligned columns. align: for all columns but the first."""
+    """Returns the rows of a table as lines of text with aligned columns. align: pads a cell of any column but the first."""
     first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
     return ["  ".join((row[0].ljust(first), *map(align, row[1:], others))).rstrip() for row in rows]

@@ -1,7 +1,7 @@
-"""Traces: a run as JSON lines (header, prefill, steps, totals), written during the run and read back.
+"""Traces: a run as JSON lines (header, prefill, steps, totals), which are written during the run and can be read back.
 
-The page receives the same lines, so it draws a trace file and a live run in the same way. Reading limits the size and checks
-every line against the previous ones. Steps are kept as text to save memory.
+The page receives the same lines, so it draws a trace file and a live run in the same way. Readers limit the size of a trace and
+check every line against the previous ones. They keep steps as text to save memory.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from d2sd.trace.metrics import Scalar, Totals, row, totals
 from d2sd.trace.text import encodable
 
 MAX_DOMAIN = 60
-MAX_BYTES = 512 * 2**20  # unpacked
+MAX_BYTES = 512 * 2**20  # size limit of an unpacked trace
 MAX_LINE_BYTES = 8 * 2**20
 MAX_LINES = 100_000
 KEPT_STEPS = 2048
@@ -47,9 +47,9 @@ class Trace:
     """A recorded run.
 
     header: models, settings, versions and hardware, as in the first line of a trace file.
-    prefill: the event of prefill; None if the recording ended before prefill did.
+    prefill: the event of prefill; None if the recording ended before it.
     steps: the steps, in order.
-    finished: totals of the run; None if the recording ended before the run did.
+    finished: the last event, with totals of the run; None if the recording ended before it.
     """
 
     header: dict[str, Any]
@@ -61,8 +61,8 @@ class Trace:
     def of(cls, header: dict[str, Any], events: Iterable[Event]) -> Trace:
         """Returns the trace of a run.
 
-        header: as from ``Engine.header``.
-        events: as from ``Engine.run``, in order.
+        header: header of the run, as ``Engine.header`` returns it.
+        events: events of the run, in the order in which ``Engine.run`` yields them.
         """
         prefill, steps, finished = None, [], None
         for event in events:
@@ -88,8 +88,8 @@ class Trace:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The parts that an imported log lacks (``tokens``, ``rejected``, ``target``, ``confidence``, ``prompt``, ``times``);
-        empty for a recorded run."""
+        """Names of the information that the imported log of another engine lacks: any of ``tokens``, ``rejected``, ``target``,
+        ``confidence``, ``prompt``, ``times``. Empty for a run that was recorded by D²SD."""
         missing = self.header.get("missing")
         return tuple(map(str, missing)) if isinstance(missing, list) else ()
 
@@ -100,7 +100,7 @@ class Trace:
 
     @property
     def text(self) -> str:
-        """The generated text, prompt excluded. If the recording was cut off, the text up to its last step."""
+        """The generated text, prompt excluded. If the recording ended early, the text up to its last step."""
         return self.finished.text if self.finished else "".join(committed.text for committed in self._committed())
 
     def _committed(self) -> Iterator[Committed]:
@@ -124,15 +124,15 @@ class Trace:
         committed, text: number of committed tokens, bonus token included, and their text.
         drafted: number of tokens of the first draft; 0 without a block draft.
         redrafts: number of re-drafts.
-        draft_nodes: number of nodes of the tree of all drafts, including the anchor. A node budget verifies only the likeliest ones.
+        draft_nodes: number of nodes in the tree of all drafts, including the anchor. With a node budget, only some are verified.
         nodes: number of verified tree nodes, including the anchor.
         accepted: number of accepted drafted tokens.
         predicted_boundary: likeliest number of accepted tokens of the first draft, according to its confidences.
         actual_boundary: number of tokens of the first draft that the target accepted.
         outcome: outcome of the first draft: "repaired", "found", "missed" or "all" (``d2sd.trace.metrics.verdict``).
         confidence_first, confidence_mean: confidence of the first draft's first token, and mean confidence of all its tokens.
-        seconds, seconds_first_draft, seconds_second_draft, seconds_tree, seconds_verify, seconds_commit: measured time of the
-            step and of its stages.
+        seconds: measured time of all stages of the step.
+        seconds_first_draft, seconds_second_draft, seconds_tree, seconds_verify, seconds_commit: measured time of each stage.
         elapsed: time from the end of prefill to the end of the step.
         """
         return [row(step, self.missing) for step in self.steps]
@@ -155,9 +155,9 @@ class Trace:
         return map(to_line, self.records())
 
     def save(self, path: str | Path) -> None:
-        """Write the trace to a file.
+        """Writes the trace to a file.
 
-        path: path of the file; gzipped if it ends in ``.gz``.
+        path: path of the file. If it ends in ``.gz``, the file is gzipped.
 
         Raises ``InputError`` if the file cannot be written.
         """
@@ -166,7 +166,7 @@ class Trace:
 
 
 def load_trace(path: str | Path) -> Trace:
-    """Returns the trace in a file. All lines are checked on loading; steps are kept as text and parsed on access.
+    """Returns the trace in a file. All lines are checked on loading. Steps are kept as text and parsed when they are used.
 
     path: path of the file, plain or gzip.
 
@@ -179,12 +179,13 @@ def load_trace(path: str | Path) -> Trace:
 
 
 def parse_trace(raw: bytes) -> Trace:
-    """Returns the trace in these lines. A truncated last line is dropped. Raises ``InputError`` if another line is invalid."""
+    """Returns the trace in ``raw``, the content of an unpacked trace file. A truncated last line is dropped. Raises ``InputError``
+    if another line is invalid."""
     return Reader().read(lines_of(raw))
 
 
 def unchecked_trace(lines: Iterable[Line]) -> Trace:
-    """Returns the trace in these lines, header first. They are not checked, since they were written or checked before."""
+    """Returns the trace in these lines, header first. Only use it for lines that were written by this project or checked before."""
     header, prefill, steps, finished = None, None, [], None
     for line in lines:
         kind = kind_of(line)
@@ -260,7 +261,7 @@ class Reader:
     def records(self, lines: Iterable[Line]) -> Iterator[Record]:
         """Yields the content of all lines. A truncated last line and lines with an unknown event are dropped.
 
-        lines: lines with their newlines.
+        lines: the lines of a trace, including their newlines.
 
         Raises ``InputError``, which names the invalid line.
         """
@@ -294,7 +295,7 @@ class Reader:
             raise cannot_read("trace", path, error) from None
 
     def _record(self, line: Line) -> Record | None:
-        """Returns the content of the next line; None for an empty line or unknown event. Raises ``InputError`` if it is invalid."""
+        """Returns the content of the next line; None if it is empty or has an unknown event. Raises ``InputError`` if it is invalid."""
         if line in (b"\n", b"\r\n"):
             return None
         kind = kind_of(line)
@@ -306,7 +307,7 @@ class Reader:
         if kind == "Header":
             raise InputError("a second header; a trace holds one run")
         if kind not in EVENTS:
-            read_kind(line)  # the line must be JSON; other fields are not checked
+            read_kind(line)  # raises unless the line is JSON; the fields of unknown events are not checked
             return read_baseline(line) if kind == "Baseline" else None
         event = read_event(line)
         if isinstance(event, StepDone):
@@ -335,7 +336,7 @@ class Reader:
 
 
 def lines_of(raw: bytes) -> Iterator[Line]:
-    """Yields the lines of a text as memory views. Copies would take up a quarter of the time needed to read a long trace."""
+    """Yields the lines of a text as memory views. Copying them would take a quarter of the time needed to read a long trace."""
     view, start = memoryview(raw), 0
     while start < len(raw):
         end = raw.find(b"\n", start) + 1 or len(raw)
@@ -366,7 +367,7 @@ def read_traces(path: str | Path) -> Iterator[Trace]:
 
 
 def _runs(file: IO[bytes]) -> Iterator[list[bytes]]:
-    """Yields the lines of each run, up to the next header."""
+    """Yields, for each run of a file, the list of its lines. A run ends before the next header."""
     run: list[bytes] = []
     while line := file.readline(MAX_LINE_BYTES + 1):
         if run and (line.startswith(START) or (b'"Header"' in line and _is_header(line))):
@@ -385,9 +386,9 @@ def _is_header(line: bytes) -> bool:
 
 
 def write_traces(path: str | Path, traces: Iterable[Trace]) -> int:
-    """Write traces to one file, gzipped if its name ends in ``.gz``, and return the number of traces.
+    """Writes traces to one file and returns the number of traces. If the file's name ends in ``.gz``, the file is gzipped.
 
-    The file is replaced atomically. If there are no traces, an old file is left unchanged.
+    An existing file is replaced atomically. If there are no traces, it is left unchanged.
     """
     traces, count = iter(traces), 0
     if (first := next(traces, None)) is None:
@@ -400,7 +401,7 @@ def write_traces(path: str | Path, traces: Iterable[Trace]) -> int:
 
 
 class TraceFile:
-    """A trace file that is written during the run, unbuffered, so that a killed run leaves complete lines.
+    """A trace file that is written line by line during a run. It is not buffered, so a killed run leaves complete lines.
 
     Raises ``InputError`` if the file cannot be written.
     """
@@ -413,7 +414,7 @@ class TraceFile:
             raise self._failure(error) from None
 
     def write(self, record: Record) -> None:
-        """Append a line. If the disk is full, the partly written line is removed."""
+        """Appends a line. If the line cannot be written completely, for example on a full disk, its written part is removed."""
         raw = memoryview(to_line(record).encode())
         try:
             written = 0

@@ -13,7 +13,7 @@ from app import presets
 from d2sd import DecodeConfig, StepDone
 from d2sd.costs import kept
 from d2sd.costs.machines import MACHINES, Curve, StageCosts, cycle
-from d2sd.costs.runs import ThreadShare, here, plain_step, works_of
+from d2sd.costs.runs import ThreadShare, plain_step, recording_machine, works_of
 from d2sd.decoding import stage_times as measure
 from d2sd.decoding.cost_aware import RunningCosts
 from d2sd.errors import InputError
@@ -169,11 +169,11 @@ def test_machine_has_no_price_for_unknown_drafter():
 @pytest.mark.parametrize("table", [None, StageCosts(Curve(((4, 1.0), (16, 2.0))), Curve(((8, 1.0), (64, 4.0))), Curve(((1, 3.0), (64, 9.0))))])  # fmt: skip
 def test_run_machine_reproduces_measured_speed(table):
     trace = parse_trace(gzip.decompress(presets.OPENING_TRACE.read_bytes()))
-    machine = here(trace, 50.0, 40.0, table)
+    machine = recording_machine(trace, 50.0, 40.0, table)
     tokens = sum(len(step.committed) for step in trace.steps)
     assert tokens / machine.plain_steps(trace.header["method"], works_of(trace)) == pytest.approx(40 / 50)
     assert machine.plain() == pytest.approx(1 / 50)
-    assert here(trace, None, 40.0) is None
+    assert recording_machine(trace, None, 40.0) is None
 
 
 def test_kept_costs_of_several_writers_all_stay(tmp_path, monkeypatch):

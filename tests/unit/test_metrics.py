@@ -14,8 +14,8 @@ from d2sd.trace.events import Committed, Node, StepDone, to_line
 from d2sd.trace.metrics import (
     Work,
     boundary_hit,
-    closed_from,
     instructiveness,
+    shortest_excluded_prefix,
     tokens_gained,
     totals,
     verdict,
@@ -67,11 +67,11 @@ def test_totals_count_repairs_and_redraft_tokens():
     assert nothing.repaired_rate is nothing.tokens_per_redraft is None
 
 
-def test_closed_from_detects_drafted_end_of_text():
+def test_excluded_prefix_detects_drafted_end_of_text():
     passed = replace(step(1, (2,), 0), boundary_posterior=(0.1, 0.4, 0.2))
-    assert closed_from(passed, "d2sd") == 1
-    assert closed_from(passed, "random_prefix") is None
-    assert closed_from(replace(passed, selected_prefixes=(1, 2)), "d2sd") is None
+    assert shortest_excluded_prefix(passed, "d2sd") == 1
+    assert shortest_excluded_prefix(passed, "random_prefix") is None
+    assert shortest_excluded_prefix(replace(passed, selected_prefixes=(1, 2)), "d2sd") is None
 
 
 def test_instructiveness_prefers_steps_with_kept_and_gained_tokens():
