@@ -127,7 +127,9 @@ class _Chains:
         whole = np.minimum(table.matched + table.boundary_known, table.committed)
         # a sequential drafter also drafts the token whose confidence is too low; a block drafter always drafts the whole block
         rows = 1 + (np.minimum(kept + (rule != "length"), table.drafted) if self.sequential else table.drafted)
-        width = table.confidence.shape[1] + 2  # one integer for each pair of rows and nodes, since sorting pairs is slow
+        width = (
+            table.confidence.shape[1] + 2
+        )  # one integer for each pair of rows and nodes, since sorting pairs is slow
         works, which = np.unique(rows * width + 1 + kept, return_inverse=True)
         costs = self.costs
         times = np.array([costs.seconds(*divmod(w, width)) if costs else np.nan for w in works.tolist()])[which.ravel()]

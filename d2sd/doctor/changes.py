@@ -1,6 +1,6 @@
-"""Changes of a drafter: other settings for reading its weights, and other weights.
+"""Changes of a drafter: other settings for reading its weights, or other weights.
 
-A ``Variant`` is applied to a loaded drafter; most variants can also be written to a folder. A ``Check`` with a ``mend``
+A ``Variant`` is applied to a loaded drafter; most variants can also be written to a folder. The ``mend`` of a ``Check``
 (``d2sd.folders.checks``) changes only a folder.
 """
 
@@ -39,15 +39,19 @@ COPIED = (".json", ".md", ".txt", ".model", ".jinja")  # suffixes of the files t
 class Variant:
     """A drafter with one change.
 
-    kind: kind of the change; changes of the same kind are alternatives to each other.
+    kind: kind of the change, such as "taps". Changes of the same kind are alternatives to each other.
     description: the change, in a few words.
     form: settings with which the weights are read.
     values: config keys that express the change (``set_keys``); None if no keys do.
-    edit_weights: returns the changed weights, given all weights by name; a removed tensor is None. None: no weight changes.
+    edit_weights: function that takes all weights by name and returns the changed ones; the value None removes a tensor. None: the
+        change
+        is not one of the weights.
     fix: what to change in the folder; None if no change of the folder has this effect.
-    lag: number of positions by which the features are late.
-    ahead: number of positions by which the block is ahead of the text; for EAGLE-3, by which embeddings are early.
-    common: whether this undoes a mistake that converters and configs are known to make.
+    lag: number of positions by which the target's features reach the drafter too late.
+    ahead: for a block drafter, number of positions by which the block is ahead of the text; for EAGLE-3, number of positions by
+        which
+        the embeddings are early.
+    common: whether the change undoes a mistake that converters and configs are known to make.
     """
 
     kind: str
@@ -62,7 +66,7 @@ class Variant:
 
     @property
     def key(self) -> str:
-        """Changes with the same effect have equal keys."""
+        """A key that is equal for changes with the same effect."""
         return repr((self.form, self.lag, self.ahead, self.edit_weights and self.description))
 
     @property
@@ -80,7 +84,9 @@ class Variant:
 
 
 def weights_of(model: Drafter) -> dict[str, Tensor]:
-    """Returns a drafter's weights by name. If there is a draft vocabulary, ``TOKEN_IDS`` holds its target ids."""
+    """Returns a drafter's weights by name. For a draft vocabulary, the entry ``TOKEN_IDS`` holds the target's id of each draft
+    token.
+    """
     weights: dict[str, Tensor] = dict(model.named_parameters())
     if model.token_ids is not None:
         weights[TOKEN_IDS] = model.token_ids
@@ -88,7 +94,7 @@ def weights_of(model: Drafter) -> dict[str, Tensor]:
 
 
 def _with_own_modules(module: Any) -> Any:
-    """Copies the module and its submodules, but not their weights. A deep copy would take as long as the drafting."""
+    """Returns a copy of a module and its submodules that shares their weights. Copying the weights would take as long as drafting."""
     other = copy.copy(module)
     for part in ("_parameters", "_buffers"):
         other.__dict__[part] = dict(module.__dict__[part])
