@@ -193,8 +193,7 @@ class ChainDrafter:
 
     def _read_on(self, cache: LayerCache, ids: Sequence[int]) -> Tensor:
         """Does the same as ``read``, for models with linear layers. Their states cannot be truncated, so drafted tokens are
-        processed again when
-        they are committed.
+        processed again when they are committed.
         """
         if self._states and len(ids) > self._sure:
             cache.restore(self._sure, self._states)

@@ -104,8 +104,7 @@ class BlockDrafter:
         """Drafts one block per prefix in a batched pass. Returns the blocks, with greedy tokens at the mask positions.
 
         A block consists of the anchor, a prefix and mask tokens. The anchor follows the context directly; all blocks share the keys
-        and
-        values of the context.
+        and values of the context.
 
         prefixes: for each block, the tokens after the anchor that are given.
         block_size: γ, including the anchor.
@@ -146,8 +145,7 @@ class BlockDrafter:
 
         name: name of the pass, and all settings that change its computation.
         work: function that computes the pass from the blocks' token ids (B, R), their positions (R,), and ``inputs``. Its
-            parameters ``read``
-            and ``top`` are those of ``forward``.
+            parameters ``read`` and ``top`` are those of ``forward``.
         anchor, prefixes, block_size, top: as for ``draft``.
         inputs: further tensors for ``work``.
         """
@@ -193,8 +191,7 @@ class BlockDrafter:
         top: number of likeliest tokens to return per row.
 
         Returns two tensors. The first, (M, 3·top) float64, has the ``top`` largest probabilities of each row, then their tokens,
-        then the
-        logarithms of these probabilities. The second has the logits, (M, D).
+        then the logarithms of these probabilities. The second has the logits, (M, D).
         """
         logits = self.logits(self.hidden(ids, positions, read).flatten(0, 1)[masked])
         count = min(top, logits.shape[-1])

@@ -1,12 +1,9 @@
 """Sizes of a step: whether to draft, γ, the prefixes to re-draft from, and the nodes to verify.
 
 By default, the settings determine all sizes. In a cost-aware run, every choice maximises expected tokens − ρ · expected seconds,
-where
-ρ is the best expected rate in tokens per second. Choices depend only on committed tokens, the drafts of this step and measured
-times,
-so they do not change the text. Expected tokens come from discounted counts with a prior. Expected seconds come from a table of
-stage
-costs, corrected by the measured times of the run. No choice is random.
+where ρ is the best expected rate in tokens per second. Choices depend only on committed tokens, the drafts of this step and
+measured times, so they do not change the text. Expected tokens come from discounted counts with a prior. Expected seconds come from
+a table of stage costs, corrected by the measured times of the run. No choice is random.
 """
 
 from __future__ import annotations
@@ -152,16 +149,14 @@ class Controller:
     """Determines the sizes of the steps of one generation.
 
     A step calls ``begin``, ``worthwhile`` and ``prune``, and reports its outcome with ``learn`` and ``timed``. If all its sizes
-    must
-    be known before its first draft, it takes them from ``begin`` and ``next_redrafts``, and then calls ``queued`` in place of
+    must be known before its first draft, it takes them from ``begin`` and ``next_redrafts``, and then calls ``queued`` in place of
     ``worthwhile`` and ``prune``.
 
     config: resolved settings.
     lengths: values of γ to choose from, ascending. The last one is the configured γ.
     extension: γ₂ − γ.
     experience: statistics for cost-aware steps, whose sizes have the settings as upper limits. None: all steps have the sizes of
-        the
-        settings.
+        the settings.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
 """Cycles that run entirely on the device: the host queues all passes of a cycle without waiting for a result.
 
-Each stage is a pass of fixed shape that can be captured as a CUDA graph. At the end, one small copy returns all numbers that
-the events need. From these numbers, the host rebuilds the tree and the accepted path with the same code as for cycles on the
-host. The sizes of a cycle are chosen before it is queued: γ as usual, and the number of re-drafts that would have been best for the
-previous first draft.
+Each stage is a pass of fixed shape that can be captured as a CUDA graph. At the end, one small copy returns all numbers that the
+events need. From these numbers, the host rebuilds the tree and the accepted path with the same code as for cycles on the host. The
+sizes of a cycle are chosen before it is queued: γ as usual, and the number of re-drafts that would have been best for the previous
+first draft.
 """
 
 from __future__ import annotations
@@ -52,8 +52,7 @@ Layout = dict[str, tuple[int, ...]]  # shapes of arrays by name
 
 def pack(arrays: dict[str, Tensor], layout: Layout) -> Tensor:
     """Returns the arrays of the layout as one float64 vector on their device, so that a single copy transfers them. Integers are
-    exact up to
-    2⁵³.
+    exact up to 2⁵³.
     """
     return torch.cat([arrays[name].flatten().double() for name in layout])
 
@@ -96,8 +95,7 @@ class CycleShape:
         """Number of rows of the target's pass: the size of the largest possible tree.
 
         All re-drafted prefixes are different. A re-draft from a prefix of p tokens shares these p tokens with the first draft, so
-        it adds at
-        most (its length − p) nodes.
+        it adds at most (its length − p) nodes.
         """
         first = max(self.block_size - 1, 0)
         again = sum(first + self.extension - prefix for prefix in range(self.branches))
@@ -196,16 +194,14 @@ class DeviceCycle:
 
     def ahead(self, ids: Sequence[int]) -> None:
         """Queues the cycle that follows the committed ``ids`` before ``propose`` is called, so that the GPU does not wait while the
-        host builds
-        the events of the previous cycle.
+        host builds the events of the previous cycle.
         """
         if self.passes.mode == "captured":
             self._ahead = self.queue(ids)
 
     def queue(self, ids: Sequence[int]) -> tuple[CycleShape, Tensor]:
         """Queues all passes of a cycle after the committed ``ids``, and the move of the accepted cache rows. Returns the cycle's
-        shape, and its
-        results as a packed vector.
+        shape, and its results as a packed vector.
         """
         passes, clock, start, shape = self.passes, self.clock, len(ids) - 1, self._shape()
         clock.start()
@@ -292,8 +288,7 @@ class DeviceCycle:
 
     def _draft(self, shape: CycleShape, read: int, state: Tensor) -> tuple[Tensor, ...]:
         """Returns the drafted tokens (M,), the likeliest tokens of each position (M, 3·top), and the result of ``tempered``, which
-        is empty if
-        the run is not inspected.
+        is empty if the run is not inspected.
         """
         nothing = torch.zeros(shape.lengths[0], dtype=torch.int64, device=self.device)
         assert self.first is not None
@@ -305,8 +300,7 @@ class DeviceCycle:
         """Returns prefix lengths (B,), all candidates (1 + B, M), and the likeliest tokens of the re-drafts (B, M, 3·top).
 
         Only prefixes without an end token are used. If there are fewer of these than branches, prefix and tokens of the other
-        branches are
-        −1.
+        branches are −1.
 
         chain: the first draft, (M,).
         basis: what determines the prefixes: the confidences of the first draft, or prefix lengths in order of preference.

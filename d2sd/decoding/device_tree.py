@@ -1,7 +1,7 @@
 """Prefix selection, merging of drafts and the walk as tensor operations of fixed shapes, without loops or copies to the host.
 
-They give the same nodes as ``d2sd.tree.boundary.select_prefixes``, ``d2sd.tree.tree.merge_drafts`` and
-``d2sd.tree.walk.walk`` on the host, and can be captured as CUDA graphs (``d2sd.decoding.device_cycle``).
+They give the same nodes as ``d2sd.tree.boundary.select_prefixes``, ``d2sd.tree.tree.merge_drafts`` and ``d2sd.tree.walk.walk`` on
+the host, and can be captured as CUDA graphs (``d2sd.decoding.device_cycle``).
 """
 
 from __future__ import annotations

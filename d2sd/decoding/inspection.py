@@ -1,6 +1,5 @@
 """Data that is recorded for a step besides its tokens: the target's probabilities at every tree node, and a drafter's probabilities
-at
-other temperatures. They are computed on the device and converted to the data of events.
+at other temperatures. They are computed on the device and converted to the data of events.
 """
 
 from __future__ import annotations

@@ -97,8 +97,7 @@ def generator_seed(seed: int, position: int) -> int:
     """Returns the seed of the random generator for a position in the text.
 
     A CPU generator uses only the low 32 bits of its seed. Higher bits of ``seed`` are therefore hashed into the low ones,
-    differently at
-    every position.
+    differently at every position.
     """
     high = seed >> 32
     mixed = int.from_bytes(hashlib.blake2b(f"{high} {position}".encode(), digest_size=4).digest()) if high else 0

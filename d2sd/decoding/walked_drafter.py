@@ -2,10 +2,8 @@
 
 DSpark (arXiv 2607.05147) adds to the logits of a row a correction that depends on the previous token. DFlash 2 selects among the
 likeliest tokens of a row, given the previous token. At temperature 0, the likeliest token is taken. Above 0, a token is sampled
-with
-the noise that the target uses at this position, as in the authors' engines. A drafted token is then an exact sample of the
-drafter's
-distribution, and often equals the target's sample. The committed tokens do not depend on the draft.
+with the noise that the target uses at this position, as in the authors' engines. A drafted token is then an exact sample of the
+drafter's distribution, and often equals the target's sample. The committed tokens do not depend on the draft.
 """
 
 from __future__ import annotations
@@ -120,8 +118,8 @@ class WalkedDrafter(BlockDrafter):
         Returns, in this order:
 
         * the tokens, (B, γ − 1);
-        * the log probabilities at each position given the previous tokens, at temperature 1, (B, γ − 1, D): for the D tokens of
-          the draft vocabulary or, with a candidate selector, only for its D candidates;
+        * the log probabilities at each position given the previous tokens, at temperature 1, (B, γ − 1, D): for the D tokens of the
+          draft vocabulary or, with a candidate selector, only for its D candidates;
         * the index of each token in the last dimension, (B, γ − 1, 1), undefined for a given token;
         * a function that maps such indices, (B, γ − 1, n), to the target's ids.
         """

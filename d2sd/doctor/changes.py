@@ -44,13 +44,11 @@ class Variant:
     form: settings with which the weights are read.
     values: config keys that express the change (``set_keys``); None if no keys do.
     edit_weights: function that takes all weights by name and returns the changed ones; the value None removes a tensor. None: the
-        change
-        is not one of the weights.
+        change is not one of the weights.
     fix: what to change in the folder; None if no change of the folder has this effect.
     lag: number of positions by which the target's features reach the drafter too late.
     ahead: for a block drafter, number of positions by which the block is ahead of the text; for EAGLE-3, number of positions by
-        which
-        the embeddings are early.
+        which the embeddings are early.
     common: whether the change undoes a mistake that converters and configs are known to make.
     """
 

@@ -1,6 +1,5 @@
 """Says what the findings of an examination prove. A cause is named only if undoing it, by a change or by an exchange of parts,
-restores
-acceptance.
+restores acceptance.
 """
 
 from __future__ import annotations

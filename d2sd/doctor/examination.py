@@ -321,8 +321,7 @@ class Examination:
         the result.
 
         The copy is removed if it cannot be loaded, or if its α is lower than the α measured with these changes. Raises the errors
-        of
-        ``write_changed``.
+        of ``write_changed``.
 
         out: folder of the copy; it must not exist.
         """

@@ -181,8 +181,7 @@ def exchange(
     drafted: Callable[[Variant, int], DraftingRun],
 ) -> Exchange | None:  # fmt: skip
     """Returns a set of parts of ``good`` that is as small as possible and with which ``examined`` drafts as well as ``good``.
-    Returns None
-    if nothing differs or ``examined`` is no worse.
+    Returns None if nothing differs or ``examined`` is no worse.
 
     raw: the examined drafter's published config.
     run: steps of ``examined``.

@@ -70,8 +70,7 @@ class Diagnosis:
 
     cause: what is proved to be at fault: name of a ``Check``, kind of a ``Variant``, or "exchange" for parts that differ from the
         reference's. If nothing is proved: "below" if α is significantly too low (``Findings.below``), "failed" if the examination
-        ended
-        early, "unknown" if the run has too few steps to judge, else "none".
+        ended early, "unknown" if the run has too few steps to judge, else "none".
     sentence: the main finding.
     fix: what to change; None if unknown.
     changes: changes that remove the fault; only these are written as a repair.

@@ -116,8 +116,7 @@ class TemplateTrial:
 
 def templates(engine: Engine, prompts: Sequence[str], config: DecodeConfig) -> dict[str, list[list[int]]]:
     """Returns the prompts' token ids in each other template, by the template's description. Templates that do not change the ids
-    are left
-    out.
+    are left out.
     """
     if not engine.models.target.tokenizer.chat_template:
         return {}

@@ -48,8 +48,7 @@ def with_setting(form: Any, name: Setting, value: Any) -> Any:
 
 def config_values(form: Form, name: Setting, raw: Config) -> dict[str, Any] | None:
     """Returns the config keys, by path, that express the form's value of a setting; the value None removes a key. Returns None if
-    no keys
-    express it.
+    no keys express it.
 
     raw: the config to change.
     """

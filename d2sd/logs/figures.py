@@ -54,8 +54,7 @@ class Figures:
     stated_alpha, stated_rate: α and acceptance rate as printed, or computed from other printed values. The properties ``alpha`` and
         ``rate`` use the counts above instead, if these are known.
     by_position: by_position[k] is the share of the steps with a draft in which drafted token k + 1 was accepted. If a draft was too
-        short
-        to have this token, its step counts as a step that did not accept it.
+        short to have this token, its step counts as a step that did not accept it.
     by_length: pairs of text length in tokens and α; one pair per step, or one per row about a single request.
     gamma: drafted tokens per step, from the options in the log, or deduced.
     seconds: total seconds of the requests without prefill. For SGLang's replies, prefill is included.
@@ -202,8 +201,7 @@ class Figures:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the figures for JSON. ``by_length`` and ``alphas`` are left out. Each of the ``LOAD`` fields becomes its lowest,
-        median and
-        highest value.
+        median and highest value.
         """
         load = {name: span(values) if (values := getattr(self, name)) else None for name in LOAD}
         derived = ("alpha", "rate", "draft_length", "drafts", "undrafted", "step_seconds")
@@ -461,8 +459,7 @@ def by_source(rows: Sequence[Figures]) -> list[list[Figures]]:
 
 def _deduced_drafted(rows: Sequence[Figures]) -> float | None:
     """Returns the number of drafted tokens per step that explains α and SGLang's *accept rate* in every row. Returns None if
-    several
-    numbers do, or none.
+    several numbers do, or none.
 
     The rate is α ÷ (drafted + 1) in some versions of SGLang and (α − 1) ÷ drafted in others. Logs round α and the rate.
     """

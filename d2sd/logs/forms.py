@@ -20,8 +20,8 @@ class Form:
     """A format in which a program prints its figures. Figures that belong together are called a row.
 
     Patterns contain ``<name>`` in place of a value. ``d2sd.logs.figures.EQUATIONS`` explains the names. Two names are used only
-    here:
-    ``at`` is acceptance at one position, printed once per position; a name with ``_ms`` or ``_percent`` is a value in this unit.
+    here: ``at`` is acceptance at one position, printed once per position; a name with ``_ms`` or ``_percent`` is a value in this
+    unit.
 
     begins: pattern of the line that begins a row.
     fields: patterns of the row's values.
@@ -204,8 +204,7 @@ UNITS = {"ms": 1000, "percent": 100}
 
 def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
     """Returns a pattern that matches any of the given patterns, even if lines are wrapped. The group of a value is named
-    ``NAME__NUMBER``,
-    where NUMBER is the index of its pattern.
+    ``NAME__NUMBER``, where NUMBER is the index of its pattern.
     """
 
     def pattern(number: int, text: str) -> str:

@@ -151,8 +151,7 @@ def _unknown(where: str, record: Fields) -> str:
 
 def is_log(path: str | Path) -> bool:
     """Returns whether a file is a log and not a trace; only a trace has an ``event`` in its first line. Raises ``InputError`` if
-    the file
-    cannot be read.
+    the file cannot be read.
     """
     first = next(numbered(path), (0, b""))[1].lstrip()
     return bool(first) and not (first.startswith(b"{") and b'"event"' in first)

@@ -3,9 +3,8 @@
 docs/import.md describes what each engine logs and how to enable it.
 
 In llama.cpp, the target's pass over the prompt gives the first token. Every later pass is a step, which gives the accepted tokens
-and
-a bonus token. The number of passes is therefore ``predicted_n`` − ``draft_n_accepted``. Every part of a streamed reply has running
-totals, from which each step is computed.
+and a bonus token. The number of passes is therefore ``predicted_n`` − ``draft_n_accepted``. Every part of a streamed reply has
+running totals, from which each step is computed.
 """
 
 from __future__ import annotations
@@ -80,8 +79,7 @@ def read_stream(lines: Iterable[tuple[int, bytes]]) -> Iterator[Record]:
     """Yields the replies in the lines of an event stream, each merged from its parts (``merged``).
 
     A reply ends at ``[DONE]``, before a part with a different ``id``, after a part in which llama.cpp sets ``stop``, or at the end
-    of
-    the file. Raises ``InputError`` for a line that cannot be part of an event stream.
+    of the file. Raises ``InputError`` for a line that cannot be part of an event stream.
     """
     parts: list[Fields] = []
     began = 0  # line of the first part
@@ -322,8 +320,7 @@ def _streamed_steps(parts: Sequence[Part]) -> Fields:
     """Returns the steps of a streamed reply, as fields of ``Request``; an empty dict if the steps cannot be separated.
 
     Parts with the same ``predicted_ms`` belong to one step. The step's drafted and accepted tokens are its totals minus the totals
-    of the
-    previous step. If all tokens of a step end inside a character, llama.cpp sends no part for this step, so steps cannot be
+    of the previous step. If all tokens of a step end inside a character, llama.cpp sends no part for this step, so steps cannot be
     separated.
     """
     written = [(part.timings, part) for part in parts if part.timings and part.tokens]

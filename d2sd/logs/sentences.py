@@ -1,8 +1,7 @@
 """Sentences about the figures of one source of a log, and suggestions of what to try.
 
 Acceptance by position is the most detailed figure of a log, but many causes lead to the same values. A figure is reported as
-unusual
-only if chance does not explain it. Possible causes are listed as things to try, with figures quoted from public cases.
+unusual only if chance does not explain it. Possible causes are listed as things to try, with figures quoted from public cases.
 """
 
 from __future__ import annotations
@@ -340,8 +339,8 @@ def _longer_draft(source: Figures) -> Iterator[Sentence]:
 
 
 def _constant_rate(accepted: float, drafted: int) -> float:
-    """Returns the acceptance rate per position that, if it is the same at every position, gives ``accepted`` = Σ rate^k over
-    k = 1 … ``drafted``.
+    """Returns the acceptance rate per position that, if it is the same at every position, gives ``accepted`` = Σ rate^k over k = 1
+    … ``drafted``.
     """
     low, high = 0.0, 1.0
     for _ in range(50):

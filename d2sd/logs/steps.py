@@ -1,6 +1,5 @@
 """Turns logged requests into traces. A request whose steps are known becomes a ``Trace``; of another request, only the ``Figures``
-are
-known.
+are known.
 """
 
 from __future__ import annotations

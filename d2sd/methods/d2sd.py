@@ -51,8 +51,7 @@ def redraft_twice(drafters: Drafters, draft: FirstDraft, prefixes: Sequence[int]
     """Returns the blocks of ``redraft_once``, and for each of them one more block, re-drafted from its likeliest boundary.
 
     This is the i ≥ 1 with the largest r(i), since i = 0 would give the same block again. A prefix is left out if it was already
-    used for
-    a re-draft, or if the text ends in it.
+    used for a re-draft, or if the text ends in it.
     """
     branches = redraft_once(drafters, draft, prefixes)
     assert draft.block is not None

@@ -1,10 +1,9 @@
 """Methods that grow a token tree under a node budget: best first over block drafts (DDTree, D²SD's tree), or by levels (EAGLE-3).
 
 Best-first growth (DDTree, arXiv 2604.12989) repeats these steps: remove the likeliest path from a heap, then add its next sibling
-and
-its first child. Every path is added by a path that is at least as likely, so paths are removed in order of probability. Logarithms
-are added, because products of very small probabilities underflow to 0. With several drafts, the next token of a path comes from the
-draft whose prefix matches the path for the most tokens.
+and its first child. Every path is added by a path that is at least as likely, so paths are removed in order of probability.
+Logarithms are added, because products of very small probabilities underflow to 0. With several drafts, the next token of a path
+comes from the draft whose prefix matches the path for the most tokens.
 """
 
 from __future__ import annotations
@@ -62,8 +61,7 @@ def grow(
 
     blocks: the drafts. A later draft with the same prefix replaces an earlier one.
     offered: for each draft, the offers by position after its prefix. If a draft has ``Block.after``, this function gives the
-        candidates
-        instead, and only the number of offers is used.
+        candidates instead, and only the number of offers is used.
     min_log_probability: minimum log probability of a path.
     """
     builder, whole = TreeBuilder(anchor), chains(blocks)
@@ -97,8 +95,7 @@ def grow(
 
     def push(above: float, parent: int, depth: int, rank: int, source: int, trie_node: int) -> None:
         """Adds the candidate of this rank at ``depth`` (0 = directly below the anchor) to the heap. ``above`` is the log
-        probability of the path
-        to its parent.
+        probability of the path to its parent.
         """
         nonlocal pushed
         offer = follows(source, depth, parent)

@@ -1,7 +1,7 @@
 """Predicts where the target will reject the first draft, and selects the prefixes to re-draft from.
 
-D²SD, arXiv 2606.04446, section 3: the boundary is i if the first i drafted tokens are accepted and the next one is not.
-With the drafter's confidences c as acceptance probabilities, its probability is:
+D²SD, arXiv 2606.04446, section 3: the boundary is i if the first i drafted tokens are accepted and the next one is not. With the
+drafter's confidences c as acceptance probabilities, its probability is:
 
     r(i) = (c_1 · … · c_i) · (1 − c_{i+1})
 

@@ -34,8 +34,7 @@ def level_tree(anchor: int, levels: Sequence[Level], count: int) -> TokenTree:
     """Returns the tree of the anchor and the ``count`` best candidates of all levels.
 
     If scores are equal, candidates of earlier levels come first, then earlier candidates. No child has a higher score than its
-    parent, so
-    the selected candidates form a tree.
+    parent, so the selected candidates form a tree.
     """
     everyone = ((-s, depth, index) for depth, level in enumerate(levels) for index, s in enumerate(level.scores))
     taken = sorted((depth, index) for _, depth, index in sorted(everyone)[:count])

@@ -17,7 +17,8 @@ class TokenTree:
 
     parents: parent of the node; −1 for the anchor.
     depths: depth of the node; 0 for the anchor.
-    blocks: number of the draft that proposed the node (0: the first draft; j ≥ 1: the j-th further draft); undefined for the anchor.
+    blocks: number of the draft that proposed the node (0: the first draft; j ≥ 1: the j-th further draft); undefined for the
+        anchor.
     probabilities: the drafter's probability of the token; 1 for the anchor.
     candidates: numbers of the drafts that contain the node, ascending.
     """

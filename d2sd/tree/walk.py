@@ -29,8 +29,8 @@ class TreeWalk:
 def walk(tree: TokenTree, chosen: Sequence[int], end_ids: Collection[int], limit: int) -> TreeWalk:
     """Follows the target's choices from the anchor down the tree. Returns the walk.
 
-    It commits at most ``limit`` tokens, and none after an end token. The last token is the bonus token, unless an accepted
-    node is an end token or reaches the limit.
+    It commits at most ``limit`` tokens, and none after an end token. The last token is the bonus token, unless an accepted node is
+    an end token or reaches the limit.
 
     chosen: chosen[n] is the target's token after node n, given the path to n.
     end_ids: tokens that end the text.
