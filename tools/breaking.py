@@ -146,16 +146,20 @@ def each(ends: str | tuple[str, ...], change: Callable[[torch.Tensor], torch.Ten
 
     layer: number of the only layer that is changed; None: all layers.
     """
-    at = "" if layer is None else f"layers.{layer}."
-    return lambda w: {k: change(v).contiguous() if k.endswith(ends) and at in k else v for k, v in w.items()}
+    prefix = "" if layer is None else f"layers.{layer}."
+    return lambda w: {k: change(v).contiguous() if k.endswith(ends) and prefix in k else v for k, v in w.items()}
 
 
 def exchanged(one: str, other: str, layer: int | None = None) -> Callable[[Weights], Weights]:
-    """Returns an edit that exchanges two parts of weight names, in one layer or in all."""
-    at = "." if layer is None else f"layers.{layer}."
+    """Returns an edit that exchanges two kinds of weights.
+
+    one, other: parts of their names, such as "k_proj" and "v_proj".
+    layer: number of the only layer that is changed; None: all layers.
+    """
+    prefix = "." if layer is None else f"layers.{layer}."
 
     def name(key: str) -> str:
-        if at not in f".{key}":
+        if prefix not in f".{key}":
             return key
         return key.replace(one, "?").replace(other, one).replace("?", other)
 
@@ -195,7 +199,7 @@ def repeated_layer(w: Weights) -> Weights:
 
 
 def last_lost(out: Path) -> Path:
-    """Writes the bundled drafter without the last of its three layers."""
+    """Writes the bundled drafter without the last one of its three layers."""
     kept = outer(num_hidden_layers=2, layer_types=["full_attention"] * 2)
     return copied(out, kept, lambda w: {k: v for k, v in w.items() if not k.startswith("layers.2.")})
 
@@ -328,8 +332,8 @@ def layer_of_target(layer: int, source: int) -> Callable[[Weights], Weights]:
 
     def change(weights: Weights) -> Weights:
         held = {k: w for p in sorted((TINY / "target").glob("*.safetensors")) for k, w in load_file(p).items()}
-        at = f"layers.{layer}."
-        return {k: held[k.replace(at, f"model.layers.{source}.")].clone() if k.startswith(at) else w for k, w in weights.items()}  # fmt: skip
+        prefix = f"layers.{layer}."
+        return {k: held[k.replace(prefix, f"model.layers.{source}.")].clone() if k.startswith(prefix) else w for k, w in weights.items()}  # fmt: skip
 
     return change
 

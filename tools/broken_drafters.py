@@ -126,15 +126,15 @@ def main() -> None:
     for name, way in ways.items():
         began = time.process_time()
         with TemporaryDirectory() as folder:
-            found, mended = examiner.examine(way, Path(folder), arguments.reference)
+            findings, mended = examiner.examine(way, Path(folder), arguments.reference)
             intact = 0.0 if way.target else examiner.intact(way, Path(folder))
-        mark = judged(found, way, mended, intact)
-        mark = located(found, mark) if arguments.reference else mark
+        mark = judged(findings, way, mended, intact)
+        mark = located(findings, mark) if arguments.reference else mark
         counts[mark] += 1
-        assert found.diagnosis is not None
+        assert findings.diagnosis is not None
         after = f"\n  α {mended:.2f} after mending" if mended is not None else ""
         print(
-            f"{name}: {mark}, {time.process_time() - began:.0f} s of CPU\n  {found.diagnosis.sentence}{after}",
+            f"{name}: {mark}, {time.process_time() - began:.0f} s of CPU\n  {findings.diagnosis.sentence}{after}",
             flush=True,
         )
     print(f"{counts['right']} right, {counts['not named']} not named, {counts['WRONG']} wrong of {len(ways)}")

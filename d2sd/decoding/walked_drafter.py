@@ -27,7 +27,7 @@ OWN = 3  # columns of ``walk`` before the columns of ``BlockDrafter.forward``
 
 
 class WalkedDrafter(BlockDrafter):
-    """A drafter whose tokens depend on earlier tokens, or that has a confidence head (``DrafterForm.walked``)."""
+    """A block drafter whose tokens depend on earlier tokens of the block, or that has a confidence head (``DrafterForm.walked``)."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class WalkedDrafter(BlockDrafter):
         rows = ranked.tolist()  # one copy from the device
         blocks = [self._block(len(p), row[len(p) :]) for p, row in zip(prefixes, rows, strict=True)]
         if self.model.candidate_selector is None:
-            blocks = [replace(b, whole=self.whole(own[b.prefix :])) for b, own in zip(blocks, logs, strict=True)]
+            blocks = [replace(b, whole=self.whole(rows[b.prefix :])) for b, rows in zip(blocks, logs, strict=True)]
         if not prefixes[0]:
             if self.inspect:
                 blocks[0] = replace(blocks[0], tempered=rows_of(others))
@@ -133,10 +133,10 @@ class WalkedDrafter(BlockDrafter):
         for position in range(rows.shape[1]):
             scores = logits[:, position].float()
             if selector is not None:
-                own, places = selector.candidates(scores)
-                options = self.target_ids(places)
+                best_scores, indices = selector.candidates(scores)
+                options = self.target_ids(indices)
                 candidates.append(options)
-                scores = selector(own, options, rows[:, position], before[:, None])[:, 0]
+                scores = selector(best_scores, options, rows[:, position], before[:, None])[:, 0]
             elif head is not None:
                 bias, state = head(before, rows[:, position], state)
                 scores = scores + bias.float()
@@ -168,10 +168,10 @@ class WalkedDrafter(BlockDrafter):
         """
         selector = self.model.candidate_selector
         assert selector is not None
-        own, places = selector.candidates(logits)
-        tokens = self.target_ids(places)
+        best_scores, indices = selector.candidates(logits)
+        tokens = self.target_ids(indices)
         anchors = given_tokens[:, :1, None].expand(-1, -1, tokens.shape[-1])
-        scores = selector(own, tokens, rows, torch.cat([anchors, tokens[:, :-1]], 1))
+        scores = selector(best_scores, tokens, rows, torch.cat([anchors, tokens[:, :-1]], 1))
         return tokens, scores.log_softmax(-1).clamp_max(0.0)
 
     def sample(self, count: int, seed: int) -> list[Block]:

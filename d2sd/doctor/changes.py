@@ -43,8 +43,8 @@ class Variant:
     description: the change, in a few words.
     form: settings with which the weights are read.
     values: config keys that express the change (``set_keys``); None if no keys do.
-    edit_weights: function that takes all weights by name and returns the changed ones; the value None removes a tensor. None: the
-        change is not one of the weights.
+    edit_weights: function that takes all weights by name and returns those that change; the value None removes a tensor. None if
+        the change does not edit weights.
     fix: what to change in the folder; None if no change of the folder has this effect.
     lag: number of positions by which the target's features reach the drafter too late.
     ahead: for a block drafter, number of positions by which the block is ahead of the text; for EAGLE-3, number of positions by
@@ -152,18 +152,18 @@ def write_changed(source: str, changes: Sequence[Variant | Check], out: Path) ->
         if not change.writable:
             raise InputError(f"no change of the folder has the effect of {change.description}")
         set_keys(config, change.values or {})
-        names = {own: key for key in published if (own := own_name(key)) is not None}
-        own_weights = {own: published[key] for own, key in names.items()}
-        for own, weight in (change.edit_weights(own_weights) if change.edit_weights else {}).items():
-            if own == TOKEN_IDS and weight is not None:  # published as target id − draft id
+        published_names = {name: key for key in published if (name := own_name(key)) is not None}
+        weights = {name: published[key] for name, key in published_names.items()}
+        for name, weight in (change.edit_weights(weights) if change.edit_weights else {}).items():
+            if name == TOKEN_IDS and weight is not None:  # published as target id − draft id
                 ids = weight.cpu()
-                published[names.get("d2t", "d2t")] = ids - torch.arange(len(ids))
-                if "t2d" in names:
-                    published[names["t2d"]] = torch.zeros_like(own_weights["t2d"]).index_fill(0, ids, True)
+                published[published_names.get("d2t", "d2t")] = ids - torch.arange(len(ids))
+                if "t2d" in published_names:
+                    published[published_names["t2d"]] = torch.zeros_like(weights["t2d"]).index_fill(0, ids, True)
             else:
-                held = published.pop(names.get(own, own), weight)
+                held = published.pop(published_names.get(name, name), weight)
                 if weight is not None and held is not None:
-                    published[names.get(own, own)] = weight.to(held.dtype).cpu()
+                    published[published_names.get(name, name)] = weight.to(held.dtype).cpu()
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as scratch:

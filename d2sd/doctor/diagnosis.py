@@ -62,10 +62,12 @@ def proved(findings: Findings, run: DraftingRun) -> Trial | None:
 
     If it is known what α should be (``Asked.expected`` or a reference), α must be below it, and must reach it with the change.
 
-    Otherwise, all of the following must hold: the change undoes a common mistake; with it, position 1 is accepted as often as in
-        trained
-    drafters, and acceptance decays smoothly; it at least doubles the accepted tokens; no change of another kind comes near; and no
-    further change helps in addition.
+    Otherwise, all of the following must be true:
+
+    * The change undoes a common mistake.
+    * With it, position 1 is accepted as often as in trained drafters, and acceptance decays smoothly.
+    * It at least doubles the accepted tokens.
+    * No change of another kind comes near, and no further change helps in addition.
     """
     best = next(iter(findings.helping), None)
     if best is None:
@@ -153,7 +155,6 @@ def _best(findings: Findings) -> str:
 
 
 def _compared_with_expectation(findings: Findings) -> str:
-    """Returns a sentence that compares α with the reference's or with the expected α."""
     expected, below = findings.asked.expected, "" if findings.below else "not "
     if findings.reference is not None and findings.run is not None:
         return _compared_with_reference(findings.run, findings.reference)
@@ -171,7 +172,7 @@ def _compared_with_reference(run: DraftingRun, reference: Reference) -> str:
     said = f" The reference reaches {theirs:.2f} on the same texts"
     if not reference.same_form:
         keys = ", ".join(
-            f"{key} ({own[:40]}; reference: {good[:40]})" for key, own, good in reference.keys[:MOST_NAMES]
+            f"{key} ({value[:40]}; reference: {good[:40]})" for key, value, good in reference.keys[:MOST_NAMES]
         )
         return f"{said}; it is of another kind or size, and their configs differ in {keys or 'nothing'}."
     if swap is None or not swap.parts:

@@ -303,10 +303,10 @@ def _smallest(differing: Sequence[Part], works: Callable[[Sequence[Part]], bool]
 
 
 def minimal(items: Sequence[Item], works: Callable[[Sequence[Item]], bool]) -> list[Item]:
-    """Returns items that suffice, none of which can be left out (delta debugging).
+    """Returns a subset of the items that suffices, and from which no single item can be left out (delta debugging).
 
     items: all items; together, they must suffice.
-    works: returns whether some of the items suffice.
+    works: function that returns whether some of the items suffice.
     """
     kept, count = list(items), 2
     while len(kept) > 1:

@@ -88,8 +88,8 @@ REMOTE = {
 
 def home() -> Path:
     """Returns the folder of all downloaded targets, whether or not it exists."""
-    if own := os.environ.get("D2SD_HOME", "").strip():
-        return Path(own).expanduser() / "models"
+    if folder := os.environ.get("D2SD_HOME", "").strip():
+        return Path(folder).expanduser() / "models"
     caches = os.environ.get("XDG_CACHE_HOME", "").strip()
     return (Path(caches).expanduser() if caches else Path.home() / ".cache") / "d2sd" / "models"
 

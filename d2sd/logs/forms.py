@@ -19,9 +19,9 @@ COUNT = rf"(?:[0-9]{{1,3}}(?:,[0-9]{{3}}){{1,4}}|{NUMBER}){ALONE}"  # may have t
 class Form:
     """A format in which a program prints its figures. Figures that belong together are called a row.
 
-    Patterns contain ``<name>`` in place of a value. ``d2sd.logs.figures.EQUATIONS`` explains the names. Two names are used only
-    here: ``at`` is acceptance at one position, printed once per position; a name with ``_ms`` or ``_percent`` is a value in this
-    unit.
+    Patterns contain ``<name>`` in place of a value. ``d2sd.logs.figures.EQUATIONS`` explains the names. The name ``at``, which
+    occurs only in this module, is acceptance at one position, printed once per position. A name with ``_ms`` or ``_percent`` is a
+    value in this unit.
 
     begins: pattern of the line that begins a row.
     fields: patterns of the row's values.

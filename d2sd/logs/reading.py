@@ -145,8 +145,8 @@ def _unknown(where: str, record: Fields) -> str:
         return f"{where}: this is a line of a trace; open the file as a trace"
     if "error" in record:
         return f"{where}: the server answered with an error; --skip-bad skips such records"
-    known = escaped(", ".join(list(record)[:6])[:120])
-    return f"{where}: unknown log format (fields: {known or 'none'}); docs/import.md lists the replies that have figures of drafts"
+    names = escaped(", ".join(list(record)[:6])[:120])
+    return f"{where}: unknown log format (fields: {names or 'none'}); docs/import.md lists the replies that have figures of drafts"
 
 
 def is_log(path: str | Path) -> bool:

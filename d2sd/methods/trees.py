@@ -137,24 +137,27 @@ def merge_agreed(drafters: Drafters, draft: FirstDraft, redrafts: Sequence[Block
 
 
 def agreed(first: Block, second: Block, number: int) -> list[Offer]:
-    """Returns the candidates of a re-draft, one ``Offer`` per position. Their probabilities are the product of both drafters'
-    distributions.
+    """Returns the candidates of a re-draft, one ``Offer`` per position, with probabilities on which both drafters agree.
 
-    The product is normalised over the tokens that the drafters list. A token is attributed to the draft in which it has the higher
-    probability. After the end of the first block, only the second drafter's distribution is used.
+    They are the weighted product of both drafters' probabilities, normalised over the tokens that the drafters list. A token is
+    attributed to the draft in which it has the higher probability. After the end of the first block, only the second drafter's
+    probabilities are used.
 
     number: number of the re-draft.
     """
-    out, ours, theirs = offers(second, number), first.scores, second.scores
-    for position, at in enumerate(range(second.prefix, len(first.ids))):
-        own = dict(zip(first.tokens[at], ours[at], strict=True))
-        other = dict(zip(second.tokens[position], theirs[position], strict=True))
-        weight = {t: SECOND * other.get(t, UNLISTED) + FIRST * own.get(t, UNLISTED) for t in {**other, **own}}
+    out, first_scores, second_scores = offers(second, number), first.scores, second.scores
+    for position, first_position in enumerate(range(second.prefix, len(first.ids))):
+        by_first = dict(zip(first.tokens[first_position], first_scores[first_position], strict=True))
+        by_second = dict(zip(second.tokens[position], second_scores[position], strict=True))
+        weight = {
+            t: SECOND * by_second.get(t, UNLISTED) + FIRST * by_first.get(t, UNLISTED)
+            for t in {**by_second, **by_first}
+        }
         tokens = sorted(weight, key=lambda t: -weight[t])
         best = weight[tokens[0]]
         total = best + log(sum(exp(w - best) for w in weight.values()))
         logs = [min(0.0, weight[t] - total) for t in tokens]
-        owners = [0 if own.get(t, -inf) > other.get(t, -inf) else number for t in tokens]
+        owners = [0 if by_first.get(t, -inf) > by_second.get(t, -inf) else number for t in tokens]
         out[position] = Offer(tokens, [exp(s) for s in logs], logs, owners)
     return out
 

@@ -31,9 +31,8 @@ class HeldOut:
     def __init__(self, target: Target, texts: Iterable[tuple[Sequence[int], Sequence[int]]]):
         """texts: token ids of each prompt and of the target's answer.
 
-        Two kinds of answers are left out: those without a token to draft, and those that the target would not write without
-            batching (batched
-        passes round differently).
+        An answer is left out if it has no token to draft. It is also left out if the target would write another one without
+        batching, since batched passes round differently.
         """
         self._target = target
         # not flashinfer: compiling its kernels takes a minute of the training time

@@ -107,9 +107,9 @@ class Unrolled(nn.Module):
                 features = self._taps.features(drafter.target_layer_ids, ids.device)
             embedded = target.get_input_embeddings()(ids)
             features, hidden = features.to(embedded.dtype), hidden.to(embedded.dtype)
-        at = torch.arange(width - 1, device=ids.device)
+        positions = torch.arange(width - 1, device=ids.device)
         feature = drafter.project(features[:, :-1])
-        chains = Chains(rows, at, drafter.keys_values(embedded[:, 1:], feature, at[None]))
+        chains = Chains(rows, positions, drafter.keys_values(embedded[:, 1:], feature, positions[None]))
         state = _take(feature, rows)
         losses, right, alive = [], [], []
         for step in range(config.unrolled):

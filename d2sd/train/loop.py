@@ -337,7 +337,6 @@ def load_checkpoint(
 
 
 def _state_of(optimizers: list[Any], parameter: nn.Parameter) -> dict[str, Any]:
-    """Returns the optimizer's state of a parameter; empty before the first step."""
     owners = (o for o in optimizers if any(parameter is p for group in o.param_groups for p in group["params"]))
     state: dict[str, Any] = next(owners).state[parameter]
     return state

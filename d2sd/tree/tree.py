@@ -1,4 +1,4 @@
-"""The token tree: all drafts of a step below their anchor, in which equal prefixes are the same nodes."""
+"""The token tree: all drafts of a step below their anchor. Drafts with equal prefixes share the nodes of these prefixes."""
 
 from __future__ import annotations
 
