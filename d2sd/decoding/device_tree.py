@@ -39,7 +39,7 @@ def likeliest_prefixes(confidence: Tensor) -> Tensor:
 
 
 def open_prefixes(chain: Tensor, end_ids: Collection[int]) -> Tensor:
-    """Returns how many prefixes of a chain (M,) contain no end-of-text token, counting the empty prefix, (1,) int64."""
+    """Returns the number of prefixes of a chain (M,) that contain no end-of-text token, including the empty prefix; (1,) int64."""
     ended = torch.zeros_like(chain)
     for end in sorted(end_ids):  # Python numbers, because a captured graph could outlive a tensor of them
         ended = ended + (chain == end)

@@ -441,7 +441,7 @@ def report_lines(answered: Sequence[Answer]) -> Iterator[str]:
 
 
 def what_to_try(answered: Sequence[Answer]) -> list[str]:
-    """Returns the things to try as a list, with a title line and each of them only once; empty if there are none."""
+    """Returns a title line and the things to try, each only once, as the lines of a list; empty if there is nothing to try."""
     ideas = dict.fromkeys(one for _, said in answered for one in tries(said))
     title = "Things to try, with public cases. The figures alone do not show the cause:"
     return [title, *(f"* {one}" for one in ideas)] if ideas else []

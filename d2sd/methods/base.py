@@ -164,7 +164,7 @@ def redraft_nothing(drafters: Drafters, draft: FirstDraft, prefixes: Sequence[in
 
 
 def merge_all(drafters: Drafters, draft: FirstDraft, redrafts: Sequence[Block]) -> TokenTree:
-    """Returns the tree of all drafts, merged at equal prefixes; only the anchor if nothing was drafted."""
+    """Returns one tree of all drafts (``merge_drafts``); only the anchor if nothing was drafted."""
     return merge_drafts(drafters.anchor, [] if draft.block is None else [draft.block, *redrafts])
 
 

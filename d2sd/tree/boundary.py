@@ -55,7 +55,7 @@ def boundary_posteriors(confidence: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def open_prefixes(ids: Sequence[int], end_ids: Collection[int]) -> int:
-    """Returns how many prefixes of these drafted tokens contain no end-of-text token, counting the empty prefix."""
+    """Returns the number of prefixes of the drafted tokens ``ids`` that contain no end-of-text token, including the empty prefix."""
     return next((index for index, token in enumerate(ids) if token in end_ids), len(ids)) + 1
 
 
