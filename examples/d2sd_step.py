@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -37,7 +36,7 @@ class Drafter:
         c = model.config
         heads = c.num_hidden_layers, c.num_key_value_heads, c.head_dim
         self.context = KeyValueCache.uniform(*heads, capacity, model.dtype, model.device)
-        self.attend = partial(attention, c.head_dim**-0.5)
+        self.scale = c.head_dim**-0.5
 
     def read(self, rows: Tensor | slice) -> None:
         """Append rows of the target's last pass to the context. They must be committed tokens."""
@@ -52,19 +51,16 @@ class Drafter:
         the token's probability as confidence."""
         blocks = [[anchor, *p, *[self.model.mask_token_id] * (size - 1 - len(p))] for p in prefixes]
         positions = self.context.length + torch.arange(size)
-        layers = [self.context.layer(layer) for layer in range(len(self.model.layers))]
-        hidden = self.model(self.target.embedding(torch.tensor(blocks)), positions[None], layers, self.attend)
+        hidden = self.model(self.target.embedding(torch.tensor(blocks)), positions[None], self.attend)
         best = self.target.logits(hidden).softmax(-1).max(-1)  # (K, γ) probabilities and tokens
         return [
             Block(self.name, len(p), tuple(ids[1 + len(p) :]), tuple(confidence[1 + len(p) :]), (), ())
             for p, ids, confidence in zip(prefixes, best.indices.tolist(), best.values.tolist(), strict=True)
         ]
 
-
-def attention(scale: float, query: Tensor, *context_and_block: Tensor) -> Tensor:
-    """Attention of a block drafter: every row of a block attends to the whole context and to the whole block."""
-    context_keys, context_values, keys, values = context_and_block
-    return attend(query, (context_keys, context_values), (keys, values), None, scale)
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """In every layer, the rows of a block attend to the whole context and to the whole block."""
+        return attend(query, self.context.layer(layer), (key, value), None, self.scale)
 
 
 @torch.inference_mode()

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from d2sd.decoding.inspection import log_probabilities, rows_of, tempered
 from d2sd.nets.attention import attend_dense
 from d2sd.nets.caches import KeyValueCache
-from d2sd.nets.drafter import Attend, DFlashDraftModel, attention_mask
+from d2sd.nets.drafter import DFlashDraftModel, attention_mask
 from d2sd.nets.lean import LeanLayers
 from d2sd.nets.models import check_confidence
 from d2sd.nets.packed import PackedLayers, mask_after
@@ -244,22 +244,19 @@ class BlockDrafter:
             context = [(k[:, :, :read], v[:, :, :read]) for k, v in map(self.cache.buffers, layers)]
             seen = torch.arange(read, device=positions.device) < positions[0]
 
-        def attend(query: Tensor, above_key: Tensor, above_value: Tensor, key: Tensor, value: Tensor) -> Tensor:
-            return backend(query, (above_key, above_value), (key, value), None, self.scale, None, seen)
-
-        ways: Attend | list[Attend] = attend
+        masks: list[Tensor] = []
         if self.form.masked:
             shape = (positions[0], context[0][0].shape[2], len(positions), self.device)
-            ways = [partial(attend_masked, self.scale, attention_mask(self.form, layer, *shape)) for layer in layers]
+            masks = [attention_mask(self.form, layer, *shape) for layer in layers]
+
+        def attend(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+            if masks:
+                return attend_masked(self.scale, masks[layer], query, *context[layer], key, value)
+            return backend(query, context[layer], (key, value), None, self.scale, None, seen)
+
         if read is not None and self.merged is not None:
-            by_layer = ways if isinstance(ways, list) else [ways] * len(layers)
-            return self.merged.run(
-                block,
-                positions,
-                self.cache.capacity,
-                lambda layer, query, *pair: by_layer[layer](query, *context[layer], *pair),
-            )
-        hidden: Tensor = self.model(block, positions[None], context, ways)
+            return self.merged.run(block, positions, self.cache.capacity, attend)
+        hidden: Tensor = self.model(block, positions[None], attend)
         return hidden
 
     def _run_packed(self, packed: PackedLayers, x: Tensor, positions: Tensor) -> Tensor:

@@ -52,9 +52,9 @@ def attend_dense(
     mask = None
     if block_mask is not None or seen is not None:
         device = query.device
-        above = torch.ones(context, dtype=torch.bool, device=device) if seen is None else seen
-        own = torch.ones(rows, rows, dtype=torch.bool, device=device) if block_mask is None else block_mask
-        mask = torch.cat([above.expand(rows, -1), own], dim=1)
+        prefix_mask = torch.ones(context, dtype=torch.bool, device=device) if seen is None else seen
+        block_mask = torch.ones(rows, rows, dtype=torch.bool, device=device) if block_mask is None else block_mask
+        mask = torch.cat([prefix_mask.expand(rows, -1), block_mask], dim=1)
     return attend_masked(query, key, value, mask, scale, sinks)
 
 

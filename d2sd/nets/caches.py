@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,11 +15,26 @@ from d2sd.nets.lean import Write
 from d2sd.nets.transformers_calls import refuse_unknown
 
 
-class KeyValueCache:
+class PassCache(ABC):
+    """What transformers calls in a forward pass."""
+
+    def update(
+        self, key: Tensor, value: Tensor, layer: int, kwargs: object = None, **others: object
+    ) -> tuple[Tensor, Tensor]:
+        """Calls ``store``. ``kwargs`` is passed by transformers 5.24 and later, and not used."""
+        refuse_unknown("caches", others)
+        return self.store(key, value, layer)
+
+    @abstractmethod
+    def store(self, key: Tensor, value: Tensor, layer: int) -> tuple[Tensor, Tensor]:
+        """Write a layer's rows, (B, KV heads, R, D). Returns its keys and values that attention reads, (B, KV heads, S, D) each."""
+
+
+class KeyValueCache(PassCache):
     """Keys and values of all layers, in buffers of fixed size.
 
-    The first ``length`` slots are committed. A forward pass writes its rows after them with ``update``, a method of
-    transformers' cache protocol. ``commit`` keeps some of these rows and discards the rest.
+    The first ``length`` slots are committed. A forward pass writes its rows after them. ``commit`` keeps some of these rows and
+    discards the rest.
 
     shapes: layer → (number of key-value heads, head_dim). Layers with equal shapes on one device share a buffer.
     homes: layer → device of its keys and values; a model may be spread over GPUs.
@@ -32,13 +49,14 @@ class KeyValueCache:
         batch: int = 1,
     ):
         self.capacity, self.length = capacity, 0
-        self._whole: list[Tensor] = []  # for each group of layers: (layers, 2, batch, KV heads, capacity, D)
-        self._at: dict[int, tuple[int, int]] = {}
-        alike = {layer: (homes[layer], *shape) for layer, shape in shapes.items()}
-        for number, (home, heads, size) in enumerate(dict.fromkeys(alike.values())):
-            layers = [layer for layer, kind in alike.items() if kind == (home, heads, size)]
-            self._at |= {layer: (number, index) for index, layer in enumerate(layers)}
-            self._whole.append(torch.zeros(len(layers), 2, batch, heads, capacity, size, dtype=dtype, device=home))
+        self._groups: list[Tensor] = []  # for each group of layers: (layers, 2, batch, KV heads, capacity, D)
+        self._places: dict[int, tuple[int, int]] = {}  # layer → its group, and its index in the group
+        kinds = {layer: (homes[layer], *shape) for layer, shape in shapes.items()}
+        for number, kind in enumerate(dict.fromkeys(kinds.values())):
+            home, heads, size = kind
+            layers = [layer for layer in kinds if kinds[layer] == kind]
+            self._places |= {layer: (number, index) for index, layer in enumerate(layers)}
+            self._groups.append(torch.zeros(len(layers), 2, batch, heads, capacity, size, dtype=dtype, device=home))
 
     @classmethod
     def uniform(
@@ -48,27 +66,21 @@ class KeyValueCache:
         return cls(shapes, capacity, dtype, dict.fromkeys(shapes, device))
 
     @property
-    def parts(self) -> list[tuple[Tensor, Tensor]]:
-        """For each group of layers that share a buffer: keys and values, (layers, batch, KV heads, capacity, D) each."""
-        return [(whole[:, 0], whole[:, 1]) for whole in self._whole]
+    def parts(self) -> list[Tensor]:
+        """For each group of layers that share a buffer: its keys and then its values, (layers, batch, KV heads, capacity, D) each."""
+        return [part for group in self._groups for part in group.unbind(1)]
 
     def clear(self) -> None:
         self.length = 0
 
     def buffers(self, layer: int) -> tuple[Tensor, Tensor]:
         """Returns all slots of one layer's keys and values, (batch, KV heads, capacity, D) each."""
-        part, index = self._at[layer]
-        keys, values = self._whole[part][index]
+        group, index = self._places[layer]
+        keys, values = self._groups[group][index]
         return keys, values
 
-    def update(
-        self, key: Tensor, value: Tensor, layer: int, kwargs: object = None, **others: object
-    ) -> tuple[Tensor, Tensor]:
-        """Write rows, (batch, KV heads, R, D), after the committed slots. Returns views of all slots up to the last row.
-
-        kwargs: passed by transformers 5.24 and later; not used.
-        """
-        refuse_unknown("caches", others)
+    def store(self, key: Tensor, value: Tensor, layer: int) -> tuple[Tensor, Tensor]:
+        """Write rows after the committed slots. Returns views of all slots up to the last row."""
         end = self.length + key.shape[2]
         self._check(end)
         keys, values = self.buffers(layer)
@@ -84,17 +96,16 @@ class KeyValueCache:
         """
         end = self.length + rows
         self._check(end)
-        (whole,) = self._whole
-        seen = whole[..., :end, :]
+        (group,) = self._groups
+        seen = group[..., :end, :]
         return list(zip(seen[..., self.length :, :].unbind(), seen[:, 0].unbind(), seen[:, 1].unbind(), strict=True))
 
     def write(self, keys: Tensor, values: Tensor) -> None:
         """Write rows, (layers, batch, KV heads, R, D), after the committed slots. All layers must share one buffer."""
-        ((own_keys, own_values),) = self.parts
         end = self.length + keys.shape[3]
         self._check(end)
-        own_keys[:, :, :, self.length : end] = keys
-        own_values[:, :, :, self.length : end] = values
+        for buffer, rows in zip(self.parts, (keys, values), strict=True):
+            buffer[:, :, :, self.length : end] = rows
 
     def _check(self, end: int) -> None:
         if end > self.capacity:
@@ -109,32 +120,32 @@ class KeyValueCache:
         """Commit these rows of the last pass (ascending numbers): move them directly after the committed slots."""
         start, count = self.length, len(rows)
         if list(rows) != list(range(count)):
-            for buffer in (b for part in self.parts for b in part):
+            for buffer in self.parts:
                 index = torch.tensor(rows, device=buffer.device) + start
                 buffer[:, :, :, start : start + count] = buffer.index_select(3, index)
         self.length += count
 
     def gather(self, slots: Tensor) -> tuple[Tensor, ...]:
         """Returns keys and values of all layers at these slots (S,), in the order of ``parts``."""
-        return tuple(buffer.index_select(3, slots) for part in self.parts for buffer in part)
+        return tuple(buffer.index_select(3, slots) for buffer in self.parts)
 
     def scatter(self, slots: Tensor, rows: Sequence[Tensor]) -> None:
         """Write ``rows``, a result of ``gather``, into these slots (S,)."""
-        for buffer, given in zip((b for part in self.parts for b in part), rows, strict=True):
+        for buffer, given in zip(self.parts, rows, strict=True):
             buffer.index_copy_(3, slots, given)
 
     def keep_sequences(self, index: Tensor) -> None:
-        self._whole = [whole[:, :, index] for whole in self._whole]
+        self._groups = [group[:, :, index] for group in self._groups]
 
     def get_seq_length(self, _: int = 0) -> int:
-        """Returns the number of committed slots (transformers' cache protocol)."""
+        """Returns the number of committed slots."""
         return self.length
 
 
-class CacheWindow:
+class CacheWindow(PassCache):
     """Replaces a cache in fixed-shape passes, which may be captured as CUDA graphs (``d2sd.nets.passes``).
 
-    ``update`` returns the window, which is the first ``read`` slots, and stores the new rows' keys and values in ``fresh``.
+    ``store`` returns the window, which is the first ``read`` slots, and keeps the new rows' keys and values in ``fresh``.
     ``seen`` marks the committed slots. ``filled`` also marks the new slot in a pass over one row; in other passes, it is None.
 
     slots: (R,) on the device, the slots that the rows are written to.
@@ -148,11 +159,8 @@ class CacheWindow:
         self.filled = numbers <= slots[0] if len(slots) == 1 else None
         self.fresh: tuple[Tensor, Tensor]
 
-    def update(
-        self, key: Tensor, value: Tensor, layer: int, kwargs: object = None, **others: object
-    ) -> tuple[Tensor, Tensor]:
-        """Write rows, (1, KV heads, R, D). Returns keys and values of the layer's window, (1, KV heads, read, D) each."""
-        refuse_unknown("caches", others)
+    def store(self, key: Tensor, value: Tensor, layer: int) -> tuple[Tensor, Tensor]:
+        """Write rows of one text. Returns keys and values of the layer's window."""
         self.fresh = key, value
         keys, values = self._cache.buffers(layer)
         self._write(keys, values, key, value)
@@ -163,7 +171,7 @@ class CacheWindow:
         return self._read
 
 
-class Ring:
+class Ring(PassCache):
     """Replaces a cache if the texts of a batch are at different positions.
 
     Every pass writes one token per text, all to the same slot. The next pass writes to the next slot, modulo the capacity. A text
@@ -178,11 +186,8 @@ class Ring:
         self._ages = (slot - torch.arange(cache.capacity, device=slot.device)) % cache.capacity
         self._seen: dict[int | None, Tensor] = {}
 
-    def update(
-        self, key: Tensor, value: Tensor, layer: int, kwargs: object = None, **others: object
-    ) -> tuple[Tensor, Tensor]:
-        """Write rows, (B, KV heads, 1, D). Returns keys and values of all slots, (B, KV heads, capacity, D) each."""
-        refuse_unknown("caches", others)
+    def store(self, key: Tensor, value: Tensor, layer: int) -> tuple[Tensor, Tensor]:
+        """Write one row per text. Returns keys and values of all slots."""
         keys, values = self.cache.buffers(layer)
         keys.index_copy_(2, self._slot, key)
         values.index_copy_(2, self._slot, value)
@@ -261,9 +266,9 @@ class LayerCache(KeyValueCache):
     the last methods of this class. In later passes, they run ``d2sd.nets.linear_attention``.
     """
 
-    def __init__(self, shapes: Mapping[int, tuple[int, int]], states: Mapping[int, LinearState], capacity: int,
-                 dtype: torch.dtype, homes: Mapping[int, torch.device], batch: int = 1):  # fmt: skip
-        super().__init__(shapes, capacity, dtype, homes, batch)
+    def __init__(self, states: Mapping[int, LinearState], *arguments: Any):
+        """arguments: of ``KeyValueCache``."""
+        super().__init__(*arguments)
         self.states = states
 
     def clear(self) -> None:

@@ -19,19 +19,20 @@ from transformers import PreTrainedModel, Qwen3Config
 from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP, Qwen3RotaryEmbedding
 
 from d2sd.nets.attention import KeyValue
-from d2sd.nets.layouts import DrafterForm, MarkovKind, Selector, default_target_layers, read_form
-from d2sd.nets.lean import Kernels, MergedLayers, Product
+from d2sd.nets.layouts import DrafterForm, Selector, default_target_layers, read_form
+from d2sd.nets.lean import Attend, Kernels, LayerAttention, MergedLayers, Product, merged_layers
 from d2sd.nets.packed import PackedLayers, product
 from d2sd.nets.types import TargetType, head_shape, target_type
-
-# arguments: query; the context's keys and values (if separate); the rows' keys and values. Returns output, shaped like query
-Attend = Callable[..., Tensor]
-
 
 # Decoder layers.
 
 
-def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def rms_norm(config: Any, size: int | None = None) -> nn.RMSNorm:
+    """Returns a norm over the last dimension, by default of the hidden size."""
+    return nn.RMSNorm(size or config.hidden_size, eps=config.rms_norm_eps)
+
+
+def apply_rope(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Applies RoPE to queries or keys (B, heads, R, D); cos, sin: (B or 1, R, D)."""
     a, b = x.chunk(2, -1)
     return x * cos[:, None] + torch.cat([-b, a], -1) * sin[:, None]
@@ -49,13 +50,10 @@ class DraftAttention(nn.Module):
         super().__init__()
         self.head_dim = config.head_dim
         queries, keys = config.num_attention_heads * self.head_dim, config.num_key_value_heads * self.head_dim
-        self.q_proj = nn.Linear(width, queries, bias=config.attention_bias)
-        self.k_proj = nn.Linear(width, keys, bias=config.attention_bias)
-        self.v_proj = nn.Linear(width, keys, bias=config.attention_bias)
-        self.o_proj = nn.Linear(queries, config.hidden_size, bias=config.attention_bias)
-        self.q_norm, self.k_norm = (
-            nn.RMSNorm(self.head_dim, eps=config.rms_norm_eps) if qk_norm else nn.Identity() for _ in range(2)
-        )
+        linear = partial(nn.Linear, bias=config.attention_bias)
+        self.q_proj, self.k_proj, self.v_proj = linear(width, queries), linear(width, keys), linear(width, keys)
+        self.o_proj = linear(queries, config.hidden_size)
+        self.q_norm, self.k_norm = (rms_norm(config, self.head_dim) if qk_norm else nn.Identity() for _ in range(2))
 
     def _heads(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
@@ -63,11 +61,11 @@ class DraftAttention(nn.Module):
     def keys_values(self, x: Tensor, cos: Tensor, sin: Tensor) -> KeyValue:
         """Returns keys and values, (B, KV heads, T, head_dim) each, of rows ``x`` (B, T, width)."""
         key = self.k_norm(self._heads(self.k_proj(x)))
-        return rotated(key, cos, sin), self._heads(self.v_proj(x))
+        return apply_rope(key, cos, sin), self._heads(self.v_proj(x))
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend, *context: Tensor) -> Tensor:
-        query = rotated(self.q_norm(self._heads(self.q_proj(x))), cos, sin)
-        out = attend(query, *context, *self.keys_values(x, cos, sin))
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, attend: LayerAttention) -> Tensor:
+        query = apply_rope(self.q_norm(self._heads(self.q_proj(x))), cos, sin)
+        out = attend(query, *self.keys_values(x, cos, sin))
         return self.o_proj(out.transpose(1, 2).flatten(-2))
 
 
@@ -81,10 +79,8 @@ class GroupedConvolution(nn.Module):
     def __init__(self, hidden: int, form: Selector):
         super().__init__()
         self.kernel, self.group = form.conv_kernel_size, form.conv_group_size
-        self.base_kernel = nn.Parameter(torch.zeros(2, form.conv_kernel_size, hidden))
-        self.kernel_projection = nn.Linear(
-            hidden, 2 * form.conv_kernel_size * hidden // form.conv_group_size, bias=False
-        )
+        self.base_kernel = nn.Parameter(torch.zeros(2, self.kernel, hidden))
+        self.kernel_projection = nn.Linear(hidden, 2 * self.kernel * hidden // self.group, bias=False)
 
     def dynamic(self, x: Tensor) -> Tensor:
         """Returns both convolutions' dynamic parts, (2, …, R, kernel, H / group), from the sublayer's normed input (…, R, H)."""
@@ -107,16 +103,15 @@ class DraftLayer(nn.Module):
         super().__init__()
         self.self_attn = DraftAttention(config, config.hidden_size)
         self.mlp = Qwen3MLP(config)
-        self.input_layernorm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
-        self.post_attention_layernorm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.input_layernorm = rms_norm(config)
+        self.post_attention_layernorm = rms_norm(config)
         self.attention_conv, self.mlp_conv = (
-            None if form.selector is None else GroupedConvolution(config.hidden_size, form.selector) for _ in range(2)
+            GroupedConvolution(config.hidden_size, form.selector) if form.selector else None for _ in range(2)
         )
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, context: KeyValue, attend: Attend) -> Tensor:
-        x = x + _between(
-            self.attention_conv, self.input_layernorm(x), lambda rows: self.self_attn(rows, cos, sin, attend, *context)
-        )
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, attend: LayerAttention) -> Tensor:
+        attention = partial(self.self_attn, cos=cos, sin=sin, attend=attend)
+        x = x + _between(self.attention_conv, self.input_layernorm(x), attention)
         return x + _between(self.mlp_conv, self.post_attention_layernorm(x), self.mlp)
 
 
@@ -133,20 +128,17 @@ def _between(convolution: GroupedConvolution | None, x: Tensor, sublayer: Callab
 class MarkovHead(nn.Module):
     """Corrects a row's logits, given the previous token (DSpark, arXiv 2607.05147). ``vanilla`` uses only this token, ``gated``
     also the row's hidden state, and ``rnn`` also the hidden state and all earlier tokens of the block.
-
-    vocabulary: number of possible previous tokens.
-    drafted: number of tokens that can be drafted.
     """
 
-    def __init__(self, kind: MarkovKind, rank: int, hidden: int, vocabulary: int, drafted: int):
+    def __init__(self, config: Any, form: DrafterForm):
         super().__init__()
-        self.kind, self.rank = kind, rank
-        self.markov_w1 = nn.Embedding(vocabulary, rank)
-        self.markov_w2 = nn.Linear(rank, drafted, bias=False)
-        if kind == "gated":
-            self.gate_proj = nn.Linear(hidden + rank, rank)
-        elif kind == "rnn":
-            self.joint_proj = nn.Linear(2 * rank + hidden, 3 * rank)
+        self.kind, self.rank = form.markov, form.markov_rank
+        self.markov_w1 = nn.Embedding(config.vocab_size, self.rank)
+        self.markov_w2 = nn.Linear(self.rank, form.drafted, bias=False)
+        if self.kind == "gated":
+            self.gate_proj = nn.Linear(config.hidden_size + self.rank, self.rank)
+        elif self.kind == "rnn":
+            self.joint_proj = nn.Linear(2 * self.rank + config.hidden_size, 3 * self.rank)
 
     def start(self, hidden: Tensor) -> Tensor:
         """Returns the initial state, (…, r), for rows (…, hidden)."""
@@ -184,12 +176,13 @@ class ConfidenceHead(nn.Module):
 class CandidateSelector(nn.Module):
     """Scores a row's most likely tokens for each possible previous token (DFlash 2)."""
 
-    def __init__(self, form: Selector, hidden: int, vocabulary: int):
+    def __init__(self, config: Any, form: Selector):
         super().__init__()
         self.form = form
-        self.predecessor_codebook = nn.Parameter(torch.zeros(vocabulary, form.selector_rank))
-        self.successor_codebook = nn.Parameter(torch.zeros(vocabulary, form.selector_rank))
-        self.hidden_projection = nn.Linear(hidden, form.selector_rank, bias=False)
+        self.predecessor_codebook, self.successor_codebook = (
+            nn.Parameter(torch.zeros(config.vocab_size, form.selector_rank)) for _ in range(2)
+        )
+        self.hidden_projection = nn.Linear(config.hidden_size, form.selector_rank, bias=False)
 
     def candidates(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Returns scores and indices of the most likely tokens, best first, (…, C) each, from the LM head's logits (…, V)."""
@@ -199,13 +192,13 @@ class CandidateSelector(nn.Module):
         best = scores.topk(min(self.form.selector_top_k, scores.shape[-1]), -1)
         return best.values, best.indices
 
-    def forward(self, own: Tensor, tokens: Tensor, hidden: Tensor, before: Tensor) -> Tensor:
+    def forward(self, scores: Tensor, tokens: Tensor, hidden: Tensor, before: Tensor) -> Tensor:
         """Returns scores (…, P, C) of candidates ``tokens`` (…, C) after each of the tokens ``before`` (…, P).
 
-        own: (…, C), the candidates' scores from ``candidates``.
+        scores: (…, C), the candidates' scores from ``candidates``.
         """
         read = self.predecessor_codebook[before] * self.hidden_projection(hidden)[..., None, :]
-        return own[..., None, :] + (read @ self.successor_codebook[tokens].transpose(-1, -2)).float()
+        return scores[..., None, :] + (read @ self.successor_codebook[tokens].transpose(-1, -2)).float()
 
 
 # The network.
@@ -229,19 +222,18 @@ class DFlashDraftModel(PreTrainedModel):
     def __init__(self, config: Any, form: DrafterForm | None = None, own: Sequence[str] = ()):
         super().__init__(config)
         self.form = form = form or read_form(config.to_dict())
-        hidden, drafted = config.hidden_size, form.drafted
+        hidden = config.hidden_size
         self.fc = nn.Linear(len(form.taps) * hidden, hidden, bias=False)
-        self.hidden_norm = nn.RMSNorm(hidden, eps=config.rms_norm_eps)
+        self.hidden_norm = rms_norm(config)
         self.layers = nn.ModuleList(DraftLayer(config, form) for _ in range(config.num_hidden_layers))
-        self.norm = nn.RMSNorm(hidden, eps=config.rms_norm_eps)
+        self.norm = rms_norm(config)
         self.rotary_emb = Qwen3RotaryEmbedding(config)
         self.embed_tokens = nn.Embedding(config.vocab_size, hidden) if "embed_tokens" in own else None
-        self.lm_head = nn.Linear(hidden, drafted, bias=False) if "lm_head" in own else None
-        tokens, rank, selector = config.vocab_size, form.markov_rank, form.selector
-        self.markov_head = None if form.markov is None else MarkovHead(form.markov, rank, hidden, tokens, drafted)
-        width = hidden + (rank if form.confidence == "markov" else 0)
-        self.confidence_head = None if form.confidence is None else ConfidenceHead(width)
-        self.candidate_selector = None if selector is None else CandidateSelector(selector, hidden, tokens)
+        self.lm_head = nn.Linear(hidden, form.drafted, bias=False) if "lm_head" in own else None
+        self.markov_head = MarkovHead(config, form) if form.markov else None
+        width = hidden + (form.markov_rank if form.confidence == "markov" else 0)
+        self.confidence_head = ConfidenceHead(width) if form.confidence else None
+        self.candidate_selector = CandidateSelector(config, form.selector) if form.selector else None
         self.token_ids: Tensor | None  # the target's ids of the draft vocabulary; None if all tokens can be drafted
         self.register_buffer("token_ids", None, persistent=False)
         self._packed: PackedLayers | None = None
@@ -268,20 +260,16 @@ class DFlashDraftModel(PreTrainedModel):
         """Returns packed copies of the layers, created at the first call with frozen weights; None if packing is not possible."""
         if self._packed is not None and not self._packed.frozen:
             self._packed = None  # weights that are not frozen may change
-        elif self._packed is None and self._plain and PackedLayers.possible(self.layers, self.config):
-            self._packed = PackedLayers(self.layers, self.rotary_emb, self.config, self.norm, self.mixed)
+        elif self._packed is None and not self.form.masked and self.form.selector is None:
+            possible = PackedLayers.possible(self.layers, self.config)
+            self._packed = PackedLayers(self, self.mixed) if possible else None
         return self._packed
 
     def merged(self, kernels: Kernels) -> MergedLayers | None:
         """Returns the layers with merged weights, for fixed-shape passes; None if merging is not possible."""
-        held = self._merged.get(kernels)
-        if held is None or not held.current:
-            self._merged.pop(kernels, None)
-            if self.form.selector is not None or not MergedLayers.possible(self.layers, self.config):
-                return None
-            stack = self.layers, self.rotary_emb, self.config, self.norm
-            held = self._merged[kernels] = MergedLayers(*stack, kernels, contexts=True)
-        return held
+        if self.form.selector is not None:
+            return None
+        return merged_layers(self._merged, kernels, self, self.layers, contexts=True)
 
     def rows_of_head(self, weight: Tensor) -> Product:
         """Returns an LM head for a drafter that has a draft vocabulary but no head: the rows of the target's head for these tokens.
@@ -296,11 +284,6 @@ class DFlashDraftModel(PreTrainedModel):
             self._rows = weight, ids, product(rows, self.mixed) if plain else partial(F.linear, weight=rows)
         return self._rows[2]
 
-    @property
-    def _plain(self) -> bool:
-        """Whether every row sees the whole context and block, and the layers are Qwen3's."""
-        return not self.form.masked and self.form.selector is None
-
     def project_context(self, features: Tensor, position_ids: Tensor) -> list[KeyValue]:
         """Returns, for each layer, keys and values of context tokens, (B, KV heads, T, head_dim) each.
 
@@ -311,24 +294,16 @@ class DFlashDraftModel(PreTrainedModel):
         cos, sin = self.rotary_emb(context, position_ids)
         return [layer.self_attn.keys_values(context, cos, sin) for layer in self.layers]
 
-    def forward(
-        self,
-        block: Tensor,
-        position_ids: Tensor,
-        context: list[KeyValue],
-        attend: Attend | Sequence[Attend],
-    ) -> Tensor:
-        """Runs the network over B blocks of R tokens each. Returns the hidden states after the final norm, (B, R, hidden).
+    def forward(self, block: Tensor, position_ids: Tensor, attend: Attend) -> Tensor:
+        """Returns the hidden states of B blocks of R tokens after the final norm, (B, R, hidden).
 
         block: embedded tokens of the blocks, (B, R, hidden).
         position_ids: positions of the rows in the text, (B or 1, R).
-        context: for each layer, keys and values of the T committed tokens, (B or 1, KV heads, T, head_dim) each.
-        attend: the attention function of all layers, or a list with one function per layer.
+        attend: computes the attention of a layer's rows to the layer's context and to the block.
         """
         cos, sin = self.rotary_emb(block, position_ids)
-        attend_by_layer = attend if isinstance(attend, Sequence) else [attend] * len(self.layers)
-        for layer, keys_values, attend_in_layer in zip(self.layers, context, attend_by_layer, strict=True):
-            block = layer(block, cos, sin, keys_values, attend_in_layer)
+        for index, layer in enumerate(self.layers):
+            block = layer(block, cos, sin, partial(attend, index))
         return self.norm(block)
 
 
@@ -343,12 +318,12 @@ def attention_mask(
     """
     query = torch.arange(rows, device=device)[:, None] + start
     slots = torch.arange(context, device=device)[None]
-    own = torch.arange(rows, device=device)[None] + start
+    block = torch.arange(rows, device=device)[None] + start
     filled = (slots < start).expand(*query.shape[:-1], -1)
-    seen = torch.cat([filled, (own <= query) | (not form.causal[layer])], -1)
+    seen = torch.cat([filled, (block <= query) | (not form.causal[layer])], -1)
     window = form.windows[layer]
     if window is not None:
-        seen = seen & torch.cat([query - slots < window, query - own < window], -1)
+        seen = seen & torch.cat([query - slots < window, query - block < window], -1)
     return seen
 
 
@@ -365,13 +340,9 @@ def drafter_config(
 ) -> Qwen3Config:
     """Returns a drafter's config for a target's text config, in the published form."""
     taps = target_layer_ids or default_target_layers(target.num_hidden_layers, layers)
-    settings: dict[str, Any] = {
-        "num_hidden_layers": layers,
-        "num_target_layers": target.num_hidden_layers,
-        "block_size": block_size,
-        "dflash_config": {"mask_token_id": mask_token_id, "target_layer_ids": taps},
-    }
-    return Qwen3Config(**layer_shape(target), **settings)
+    settings: dict[str, Any] = {"num_target_layers": target.num_hidden_layers, "block_size": block_size}
+    settings["dflash_config"] = {"mask_token_id": mask_token_id, "target_layer_ids": taps}
+    return Qwen3Config(**layer_shape(target), num_hidden_layers=layers, **settings)
 
 
 def layer_shape(target: Any) -> dict[str, Any]:
@@ -379,14 +350,14 @@ def layer_shape(target: Any) -> dict[str, Any]:
     experts), the width of the drafter's MLP is 3 × the hidden size."""
     heads, kv_heads, head_dim = head_shape(target)
     return {
-        "vocab_size": target.vocab_size,
-        "hidden_size": target.hidden_size,
+        **{
+            key: getattr(target, key)
+            for key in ("vocab_size", "hidden_size", "max_position_embeddings", "rms_norm_eps")
+        },
         "intermediate_size": getattr(target, "intermediate_size", None) or 3 * target.hidden_size,
         "num_attention_heads": heads,
         "num_key_value_heads": kv_heads,
         "head_dim": head_dim,
-        "max_position_embeddings": target.max_position_embeddings,
-        "rms_norm_eps": target.rms_norm_eps,
         "rope_parameters": plain_rope(target),
         "tie_word_embeddings": False,
     }
@@ -410,11 +381,9 @@ def start_from_target(drafter: Any, target: Any) -> None:
     with torch.no_grad():
         sources = [layer for layer in target.layers if hasattr(layer, "self_attn")][-count:]
         for layer, source in zip(drafter.layers[count - len(sources) :], sources, strict=True):
-            own = layer.state_dict()
-            weights = _plain_weights(source, kind)
-            layer.load_state_dict(
-                {k: v for k, v in weights.items() if k in own and v.shape == own[k].shape}, strict=False
-            )
+            state, weights = layer.state_dict(), _plain_weights(source, kind)
+            state |= {name: w for name, w in weights.items() if name in state and w.shape == state[name].shape}
+            layer.load_state_dict(state)
         drafter.norm.weight.copy_(target.norm.weight + kind.centred)
         hidden = drafter.config.hidden_size
         drafter.fc.weight[:, -hidden:] += torch.eye(hidden, device=drafter.fc.weight.device)

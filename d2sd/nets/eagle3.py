@@ -16,8 +16,9 @@ from transformers import LlamaConfig, Qwen3Config
 from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRotaryEmbedding
 
 from d2sd.nets.attention import KeyValue
-from d2sd.nets.drafter import Attend, DraftAttention, layer_shape
+from d2sd.nets.drafter import DraftAttention, layer_shape, rms_norm
 from d2sd.nets.layouts import Eagle3Form
+from d2sd.nets.lean import LayerAttention
 from d2sd.nets.types import target_type
 
 
@@ -29,11 +30,11 @@ class Eagle3Layer(nn.Module):
         self.norm_before_residual = form.norm_before_residual
         self.self_attn = DraftAttention(c, 2 * c.hidden_size, form.qk_norm)
         self.mlp = LlamaMLP(c)
-        self.input_layernorm = nn.RMSNorm(c.hidden_size, eps=c.rms_norm_eps)
-        self.hidden_norm = nn.RMSNorm(c.hidden_size, eps=c.rms_norm_eps)
-        self.post_attention_layernorm = nn.RMSNorm(c.hidden_size, eps=c.rms_norm_eps)
+        self.input_layernorm = rms_norm(c)
+        self.hidden_norm = rms_norm(c)
+        self.post_attention_layernorm = rms_norm(c)
 
-    def forward(self, embedding: Tensor, feature: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
+    def forward(self, embedding: Tensor, feature: Tensor, cos: Tensor, sin: Tensor, attend: LayerAttention) -> Tensor:
         normed = self.hidden_norm(feature)
         both = torch.cat([self.input_layernorm(embedding), normed], -1)
         x = (normed if self.norm_before_residual else feature) + self.self_attn(both, cos, sin, attend)
@@ -57,10 +58,9 @@ class Eagle3DraftModel(nn.Module):
         c: Any = (Qwen3Config if form.qk_norm else LlamaConfig)(**form.shape)
         self.config, taps, width = c, len(form.taps), form.width
         self.fc = nn.Linear(taps * width, c.hidden_size, bias=False)
-        norms = [nn.RMSNorm(width, eps=c.rms_norm_eps) for _ in range(taps if form.fc_norm else 0)]
-        self.fc_norm = nn.ModuleList(norms)
+        self.fc_norm = nn.ModuleList(rms_norm(c, width) for _ in range(taps if form.fc_norm else 0))
         self.layers = nn.ModuleList([Eagle3Layer(c, form)])
-        self.norm = nn.RMSNorm(c.hidden_size, eps=c.rms_norm_eps)
+        self.norm = rms_norm(c)
         self.lm_head = nn.Linear(c.hidden_size, form.drafted, bias=False)
         self.embed_tokens = nn.Embedding(c.vocab_size, c.hidden_size) if "embed_tokens" in own else None
         self.rotary_emb = LlamaRotaryEmbedding(c)
@@ -91,13 +91,13 @@ class Eagle3DraftModel(nn.Module):
         both = torch.cat([self.layers[0].input_layernorm(embedding), self.layers[0].hidden_norm(feature)], -1)
         return self.layers[0].self_attn.keys_values(both, cos, sin)
 
-    def forward(self, embedding: Tensor, feature: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+    def forward(self, embedding: Tensor, feature: Tensor, positions: Tensor, attend: LayerAttention) -> Tensor:
         """Returns hidden states of rows, (B, R, hidden), before the final norm.
 
         embedding: (B, R, hidden), embeddings of the tokens that follow the rows' positions.
         feature: (B, R, hidden).
         positions: (B or 1, R).
-        attend: gets the rows' queries (B, heads, R, D), keys and values (B, KV heads, R, D each).
+        attend: computes the attention of the rows to earlier rows and to themselves.
         """
         cos, sin = self.rotary_emb(feature, positions)
         return self.layers[0](embedding, feature, cos, sin, attend)
@@ -145,27 +145,30 @@ class Chains:
     """Attention of chains that start at rows of a text; each call adds one step to every chain.
 
     rows: (B, A), the rows at which chains start.
-    at: (S,), numbers of the text's rows.
+    text_rows: (S,), numbers of the text's rows.
     context: keys and values of the text's rows, (B, KV heads, S, D) each.
     """
 
-    def __init__(self, rows: Tensor, at: Tensor, context: KeyValue):
-        self._seen = (at < rows[..., None])[:, None]  # (B, 1, A, S): the text's rows before the first row of each chain
+    def __init__(self, rows: Tensor, text_rows: Tensor, context: KeyValue):
+        self._seen = (text_rows < rows[..., None])[
+            :, None
+        ]  # (B, 1, A, S): the text's rows before the first row of each chain
         self._context = context
-        self._own: list[KeyValue] = []
+        self._steps: list[KeyValue] = []
 
     def __call__(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """Adds a step to every chain, and returns its attention outputs (B, heads, A, D) over the text and the chain before it."""
-        self._own.append((key, value))
+        self._steps.append((key, value))
         heads, kv_heads = query.shape[1], key.shape[1]
         scale = query.shape[-1] ** -0.5
-        spread = [t.repeat_interleave(heads // kv_heads, 1) for t in self._context]
-        own = [[t.repeat_interleave(heads // kv_heads, 1) for t in pair] for pair in self._own]
-        above = (query @ spread[0].transpose(-1, -2)).masked_fill(~self._seen, float("-inf"))
-        chain = torch.stack([(query * k).sum(-1) for k, _ in own], -1)
-        weights = (torch.cat([above, chain], -1).float() * scale).softmax(-1).to(query.dtype)
-        split = above.shape[-1]
-        out = weights[..., :split] @ spread[1]
-        for step, (_, v) in enumerate(own):
-            out = out + weights[..., split + step, None] * v
+        (keys, values), *steps = (
+            [part.repeat_interleave(heads // kv_heads, 1) for part in pair] for pair in (self._context, *self._steps)
+        )
+        text_scores = (query @ keys.transpose(-1, -2)).masked_fill(~self._seen, float("-inf"))
+        chain_scores = torch.stack([(query * k).sum(-1) for k, _ in steps], -1)
+        weights = (torch.cat([text_scores, chain_scores], -1).float() * scale).softmax(-1).to(query.dtype)
+        text = keys.shape[2]
+        out = weights[..., :text] @ values
+        for step, (_, v) in enumerate(steps):
+            out = out + weights[..., text + step, None] * v
         return out

@@ -78,24 +78,6 @@ def _library() -> Any:
     return flashinfer
 
 
-# Inputs of flashinfer's planner, computed on the host.
-
-
-# (rows, keys): request i has the query rows from rows[i] to rows[i+1] - 1 and the keys from keys[i] to keys[i+1] - 1
-Ranges = tuple[list[int], list[int]]
-
-
-def prefix_level(batch: int, rows: int, context: int) -> Ranges:
-    """Returns the ranges of one request for all rows over the shared prefix, whose keys are then read once."""
-    return [0, batch * rows], [0, context]
-
-
-def block_level(batch: int, rows: int, masked: bool) -> Ranges:
-    """Returns one request per branch over its block, or a single request if a mask separates the branches."""
-    ranges = [0, batch * rows] if masked else list(range(0, batch * rows + 1, rows))
-    return ranges, ranges
-
-
 def pack_mask(mask: Tensor, batch: int = 1) -> Tensor:
     """Returns a (R, R) bool mask packed into bytes (uint8) for flashinfer, on the mask's device: row-major, lowest bit first.
 
@@ -192,8 +174,6 @@ class FlashInfer:
     the mask before the layers run.
     """
 
-    kernels: Kernels = KERNELS
-
     def __init__(self, fixed: bool = False):
         self.fixed = fixed
         self._stages: dict[Hashable, _Stage] = {}
@@ -222,14 +202,14 @@ class FlashInfer:
             self.plan(query, kv_heads, context, masked, scale, block_mask)
         stage = self._stages[self._key(query, kv_heads, masked)]
         flat = query.transpose(1, 2).reshape(batch * rows, heads, dim)
-        above = [part[0].transpose(0, 1) for part in prefix]
+        shared = [part[0].transpose(0, 1) for part in prefix]
         if block is None:
-            out = stage.prefix.run(flat, *above)
+            out = stage.prefix.run(flat, *shared)
         else:
-            own = [part.transpose(1, 2).reshape(batch * rows, kv_heads, dim) for part in block]
-            out, lse = stage.block.run(flat, *own, return_lse=True)
+            separate = [part.transpose(1, 2).reshape(batch * rows, kv_heads, dim) for part in block]
+            out, lse = stage.block.run(flat, *separate, return_lse=True)
             if context:
-                out, _ = _library().merge_state(*stage.prefix.run(flat, *above, return_lse=True), out, lse)
+                out, _ = _library().merge_state(*stage.prefix.run(flat, *shared, return_lse=True), out, lse)
         shaped: Tensor = out.view(batch, rows, heads, dim).transpose(1, 2)
         return shaped
 
@@ -244,15 +224,18 @@ class FlashInfer:
         mask: (R, R) bool, must not be modified later; None if there is no mask or ``show`` will set it.
         """
         batch, heads, rows, dim = query.shape
-        stage = self._stage(query, kv_heads, masked)
+        stage, whole = self._stage(query, kv_heads, masked), [0, batch * rows]
         shape = (heads, kv_heads, dim)
         options = {"causal": False, "sm_scale": scale, "q_data_type": query.dtype}
         if masked is not None and (stage.block_planned != (batch, rows, scale) or stage.mask is not mask):
             packed = stage.bits if mask is None else pack_mask(mask, batch)
-            _plan(stage.block, block_level(batch, rows, masked), shape, packed_custom_mask=packed, **options)
+            # one request per branch over its block, or a single request if a mask separates the branches
+            ranges = whole if masked else list(range(0, batch * rows + 1, rows))
+            _plan(stage.block, ranges, ranges, shape, packed_custom_mask=packed, **options)
             stage.block_planned, stage.mask = (batch, rows, scale), mask
         if context and stage.prefix_planned != (batch, rows, context, scale):
-            _plan(stage.prefix, prefix_level(batch, rows, context), shape, **options)
+            # one request for the rows of all branches, so that the prefix is read only once
+            _plan(stage.prefix, whole, [0, context], shape, **options)
             stage.prefix_planned = (batch, rows, context, scale)
 
     def show(self, mask: Tensor) -> None:
@@ -294,6 +277,6 @@ class FlashInfer:
         return wrapper(self._workspaces[device], "NHD", **options)
 
 
-def _plan(wrapper: Any, level: Ranges, shape: tuple[int, int, int], **options: Any) -> None:
-    rows, keys = (torch.tensor(ranges, dtype=torch.int32) for ranges in level)
-    wrapper.plan(rows, keys, *shape, **options)
+def _plan(wrapper: Any, rows: list[int], keys: list[int], shape: tuple[int, int, int], **options: Any) -> None:
+    """Plan requests. Request i has the query rows rows[i] … rows[i+1] − 1 and the keys keys[i] … keys[i+1] − 1."""
+    wrapper.plan(*(torch.tensor(ranges, dtype=torch.int32) for ranges in (rows, keys)), *shape, **options)

@@ -37,7 +37,7 @@ class Layout(NamedTuple):
     """Where a layout has its keys.
 
     layer: the JSON object with the shape of the layers; "" for the top level.
-    own: the JSON object with the drafter's own keys.
+    options: the JSON object with the keys that are not about the shape.
     taps: the key of the taps.
     kind: the key of the drafter's kind; "" without such a key.
     types: supported values of ``model_type``. The first one is the default if ``layer`` is not "".
@@ -45,7 +45,7 @@ class Layout(NamedTuple):
     """
 
     layer: str
-    own: str
+    options: str
     taps: str
     kind: str
     types: tuple[str, ...]
@@ -53,7 +53,7 @@ class Layout(NamedTuple):
 
 
 LAYERS = "eagle_aux_hidden_state_layer_ids"
-LAYOUTS = {  # in the order in which they are recognised, by the keys layer, own and taps
+LAYOUTS = {  # in the order in which they are recognised, by the keys layer, options and taps
     "speculators": Layout("transformer_layer_config", "", "aux_hidden_state_layer_ids", "speculators_model_type", ("qwen3", "llama"),
                           {"speculators_model_type": "dflash", "markov_rank": 256, "enable_confidence_head": True, "confidence_head_with_markov": True}),
     "nested": Layout("", "dflash_config", "dflash_config.target_layer_ids", "projector_type", ("qwen3", "gpt_oss"), {}),  # gpt_oss: layers are Qwen3's
@@ -211,8 +211,8 @@ class Eagle3Form(Form):
 
 def layout_of(raw: Raw) -> str:
     """Returns the layout of a config; raises ``InputError`` if the config is not a block drafter's."""
-    for name, at in LAYOUTS.items():
-        if {at.layer, at.own, at.taps} & raw.keys():
+    for name, layout in LAYOUTS.items():
+        if {layout.layer, layout.options, layout.taps} & raw.keys():
             return name
     raise InputError(
         "its config.json has no dflash_config, target_layer_ids or transformer_layer_config: it is not a block drafter"
@@ -224,36 +224,39 @@ def read_form(raw: Raw) -> DrafterForm:
     or unsupported."""
     refuse_others(raw)
     name = layout_of(raw)
-    at = LAYOUTS[name]
-    layer, own = {"model_type": at.types[0] if at.layer else None, **object_at(raw, at.layer)}, object_at(raw, at.own)
-    check_config(layer, at.types)
+    layout = LAYOUTS[name]
+    layer, options = (
+        {"model_type": layout.types[0] if layout.layer else None, **object_at(raw, layout.layer)},
+        object_at(raw, layout.options),
+    )
+    check_config(layer, layout.types)
     check_values(raw)
-    check_values(own, f"{at.own}.")
-    refuse_options(raw, layer, own, neutral=BLOCK_NEUTRAL)
-    own = {**at.defaults, **_merged(layer, raw, own)}
+    check_values(options, f"{layout.options}.")
+    refuse_options(raw, layer, options, neutral=BLOCK_NEUTRAL)
+    options = {**layout.defaults, **_merged(layer, raw, options)}
     shape = _shape(layer)
     hidden, vocabulary = shape["hidden_size"], shape["vocab_size"]
-    mask: Any = own.get("mask_token_id")
+    mask: Any = options.get("mask_token_id")
     check_token_ids(mask, vocabulary, "mask_token_id")
-    require(isinstance(mask, int), f"its {at.own or 'config.json'} has no mask_token_id")
-    width = own.get("target_hidden_size") or hidden
+    require(isinstance(mask, int), f"its {layout.options or 'config.json'} has no mask_token_id")
+    width = options.get("target_hidden_size") or hidden
     require(width == hidden, f"it reads features of width {width}, but its hidden size is {hidden}; both must be equal")
     rows: Any = _agreed({path: _value(raw, path) for path in ("block_size", "dflash_config.block_size")})
     require(rows is not None, "its config.json has no block_size")
-    kind, vp = _kind(at.kind, raw, own), own.get("training_mode") == "vp_drafter"
-    windows, causal = _attention(layer, own, kind)
-    markov, rank, confidence = _heads(own) if kind == "dspark" else (None, 0, None)
+    kind, vp = _kind(layout.kind, raw, options), options.get("training_mode") == "vp_drafter"
+    windows, causal = _attention(layer, options, kind)
+    markov, rank, confidence = _heads(options) if kind == "dspark" else (None, 0, None)
     return DrafterForm(
-        shape, width, _taps(raw) or _even_taps(at.taps, own), _draft_vocabulary(own, vocabulary), name, kind, rows, _reads(own, rows, kind),
-        mask, windows, causal, markov, rank, confidence, _selector(own, hidden) if kind == "dflash2" else None,
-        embedding_scale=float(own.get("input_embedding_scale", 1)) if kind == "dflash2" else 1.0,
-        visible_prefixes=vp, second_role=vp or own.get("role") == "second",
+        shape, width, _taps(raw) or _even_taps(layout.taps, options), _draft_vocabulary(options, vocabulary), name, kind, rows, _reads(options, rows, kind),
+        mask, windows, causal, markov, rank, confidence, _selector(options, hidden) if kind == "dflash2" else None,
+        embedding_scale=float(options.get("input_embedding_scale", 1)) if kind == "dflash2" else 1.0,
+        visible_prefixes=vp, second_role=vp or options.get("role") == "second",
     )  # fmt: skip
 
 
-def _kind(key: str, raw: Raw, own: Raw) -> Kind:
+def _kind(key: str, raw: Raw, options: Raw) -> Kind:
     """Returns the kind. ``key``: the key that names it; "" in DeepSpec's layout, whose drafters may have DSpark's heads."""
-    kinds, named = get_args(Kind), own.get(key) if key else "dspark"
+    kinds, named = get_args(Kind), options.get(key) if key else "dspark"
     require(named in (None, *kinds), f"its {key} {short(named)} is not supported; choose {', '.join(kinds)}")
     names = {"dflash2": "DFlash2DraftModel", "dspark": "DSparkDraftModel"}
     return next((cast(Kind, kind) for kind, name in names.items() if kind == named or name in str(raw.get("architectures"))), "dflash")  # fmt: skip
@@ -297,9 +300,9 @@ def _taps(raw: Raw) -> tuple[int, ...]:
     return taps
 
 
-def _even_taps(key: str, own: Raw) -> tuple[int, ...]:
+def _even_taps(key: str, options: Raw) -> tuple[int, ...]:
     """Returns z-lab's default taps: evenly spaced from 1 to L − 3 for L target layers; L/2 if the drafter has one layer."""
-    layers, count = own.get("num_target_layers"), own["num_hidden_layers"]
+    layers, count = options.get("num_target_layers"), options["num_hidden_layers"]
     if layers is None or not key.startswith("dflash_config"):
         raise InputError(f"its config has no {key}; add the layer numbers that the drafter was trained with")
     require(layers > 3, f"its num_target_layers is {layers}, too few for default taps; add {key}")
@@ -318,13 +321,13 @@ def default_target_layers(target_layers: int, count: int) -> list[int]:
     return sorted({round(first + (last - first) * i / (count - 1)) for i in range(count)})
 
 
-def _reads(own: Raw, rows: int, kind: Kind) -> Reads:
+def _reads(options: Raw, rows: int, kind: Kind) -> Reads:
     """Returns which position a row predicts. Older DSpark folders of speculators state only the number of speculative tokens."""
-    if "speculators_model_type" not in own:
+    if "speculators_model_type" not in options:
         return "next" if kind == "dspark" else "fill"
-    if kind != "dspark" or "sample_from_anchor" in own:
-        return "next" if own.get("sample_from_anchor") else "fill"
-    methods = object_at(own, "speculators_config").get("proposal_methods") or [{}]
+    if kind != "dspark" or "sample_from_anchor" in options:
+        return "next" if options.get("sample_from_anchor") else "fill"
+    methods = object_at(options, "speculators_config").get("proposal_methods") or [{}]
     count = methods[0].get("speculative_tokens") if isinstance(methods[0], Mapping) else None
     require(
         count in (rows, rows - 1),
@@ -334,37 +337,39 @@ def _reads(own: Raw, rows: int, kind: Kind) -> Reads:
     return "next" if count == rows else "fill"
 
 
-def _attention(layer: Raw, own: Raw, kind: Kind) -> tuple[tuple[int | None, ...], tuple[bool, ...]]:
+def _attention(layer: Raw, options: Raw, kind: Kind) -> tuple[tuple[int | None, ...], tuple[bool, ...]]:
     """Returns, for each layer, its attention window, and whether attention within the block is causal."""
-    known, swa = ("full_attention", "sliding_attention"), bool(own.get("use_swa"))
-    named = layer.get("layer_types") or known[:1] * layer["num_hidden_layers"]
+    supported, swa = ("full_attention", "sliding_attention"), bool(options.get("use_swa"))
+    named = layer.get("layer_types") or supported[:1] * layer["num_hidden_layers"]
     for name in named:
-        require(name in known, f"its layer_types include {short(name)}; only {' and '.join(known)} are supported")
-    sliding = [swa or name == known[1] for name in named]
+        require(
+            name in supported, f"its layer_types include {short(name)}; only {' and '.join(supported)} are supported"
+        )
+    sliding = [swa or name == supported[1] for name in named]
     key = "swa_window_size" if swa else "sliding_window"
-    window = (own if swa else layer).get(key)
+    window = (options if swa else layer).get(key)
     require(not any(sliding) or bool(window), f"its {key} is missing")
     causal: bool | None = False if swa else None  # in all layers; None: only in sliding layers
-    if "speculators_model_type" in own:
-        causal = False if own.get("sliding_window_non_causal", kind == "dflash2") else causal
-    else:
-        causal = next((own[key] for key in ("is_causal", "causal", "causal_head") if key in own), causal)
+    if "speculators_model_type" not in options:
+        causal = next((options[key] for key in ("is_causal", "causal", "causal_head") if key in options), causal)
+    elif options.get("sliding_window_non_causal", kind == "dflash2"):
+        causal = False
     windows = tuple(window if slides else None for slides in sliding)
     return windows, tuple(slides if causal is None else causal for slides in sliding)
 
 
-def _heads(own: Raw) -> tuple[MarkovKind | None, int, Any]:
+def _heads(options: Raw) -> tuple[MarkovKind | None, int, Any]:
     """Returns kind and rank of DSpark's Markov head, and the input of its confidence head."""
-    rank, kind, kinds = own.get("markov_rank", 0), own.get("markov_head_type", "vanilla"), get_args(MarkovKind)
+    rank, kind, kinds = options.get("markov_rank", 0), options.get("markov_head_type", "vanilla"), get_args(MarkovKind)
     require(kind in kinds, f"its markov_head_type {short(kind)} is unknown; known types: {', '.join(kinds)}")
-    there = own.get("enable_confidence_head", bool(own.get("confidence_head_alpha")))
-    with_markov = own.get("confidence_head_with_markov")
+    there = options.get("enable_confidence_head", bool(options.get("confidence_head_alpha")))
+    with_markov = options.get("confidence_head_with_markov")
     require(rank > 0 or not (there and with_markov), "its confidence head needs a Markov head, which it does not have (markov_rank is 0)")  # fmt: skip
     return kind if rank else None, rank, ("markov" if with_markov else "hidden") if there else None
 
 
-def _selector(own: Raw, hidden: int) -> Selector:
-    selector = Selector(**{field.name: own[field.name] for field in fields(Selector) if field.name in own})
+def _selector(options: Raw, hidden: int) -> Selector:
+    selector = Selector(**{field.name: options[field.name] for field in fields(Selector) if field.name in options})
     group = selector.conv_group_size
     require(hidden % group == 0, f"its conv_group_size {group} does not divide its hidden_size {hidden}")  # fmt: skip
     return selector
@@ -391,17 +396,17 @@ def read_eagle3(raw: Raw, target_layers: int) -> Eagle3Form:
     """
     layer, eagle = object_at(raw, "transformer_layer_config") or raw, object_at(raw, "eagle_config")
     refuse_options(raw, layer, eagle, neutral=EAGLE3_NEUTRAL)
-    given, own = (
+    given, options = (
         _merged({"model_type": "llama", "num_hidden_layers": 1, "mlp_bias": False}, layer),
         _merged(layer, raw, eagle),
     )
     check_config({**given, "layer_types": None, "eos_token_id": None}, ("llama", "qwen3"))  # both may be the target's
-    check_values(own)
+    check_values(options)
     qwen = given["model_type"] == "qwen3" and layer is not raw
     shape = _shape(given, 128 if qwen else None)  # 128: transformers' default
-    taps, draft = _taps(raw) or default_eagle3_layers(target_layers), _draft_vocabulary(own, shape["vocab_size"])
-    options = {key: bool(own.get(key)) for key in EAGLE3_OPTIONS}
-    return Eagle3Form(shape, own.get("target_hidden_size") or shape["hidden_size"], taps, draft, qwen, **options)
+    taps, draft = _taps(raw) or default_eagle3_layers(target_layers), _draft_vocabulary(options, shape["vocab_size"])
+    flags = {key: bool(options.get(key)) for key in EAGLE3_OPTIONS}
+    return Eagle3Form(shape, options.get("target_hidden_size") or shape["hidden_size"], taps, draft, qwen, **flags)
 
 
 def default_eagle3_layers(target_layers: int) -> tuple[int, ...]:
@@ -429,9 +434,9 @@ def _shape(layer: Raw, head_dim: int | None = None) -> dict[str, Any]:
     )
 
 
-def _draft_vocabulary(own: Raw, vocabulary: int) -> int | None:
+def _draft_vocabulary(options: Raw, vocabulary: int) -> int | None:
     """Returns the size of the draft vocabulary; None if it is the target's."""
-    size = own.get("draft_vocab_size") or vocabulary
+    size = options.get("draft_vocab_size") or vocabulary
     return None if size == vocabulary else size
 
 

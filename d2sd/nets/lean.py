@@ -28,7 +28,9 @@ from torch.nn import functional as F
 from d2sd.nets.types import target_type
 
 FIXED_ROPE = ("default", "linear", "llama3")
-# layer, query (B, heads, R, D), key and value (B, KV heads, R, D) → output, shaped like query
+# query (B, heads, R, D), key and value (B, KV heads, R, D) of a layer's rows → output, shaped like query
+LayerAttention = Callable[[Tensor, Tensor, Tensor], Tensor]
+# number of the layer, then the arguments of ``LayerAttention`` → output, shaped like query
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 Keep = Callable[[int, Tensor], None]  # layer, its output (B, R, hidden), which the next layer may overwrite
 Product = Callable[[Tensor], Tensor]
@@ -109,7 +111,7 @@ class Kernels:
         if norms is not None:
             qk = self.norm(qk, None, eps).mul_(norms)
         if rotation is not None:
-            qk = rotated(qk, *rotation)
+            qk = apply_signed_rope(qk, *rotation)
         query, key = qk.split([heads, kv_heads], 2)
         return query, key, value
 
@@ -126,8 +128,8 @@ class Kernels:
 TORCH = Kernels()
 
 
-def rotated(x: Tensor, cos: Tensor, signed: Tensor) -> Tensor:
-    """Applies RoPE to x (…, R, heads, head_dim). ``cos``: (R, 1, head_dim). ``signed``: sines, negated in the first half."""
+def apply_signed_rope(x: Tensor, cos: Tensor, signed: Tensor) -> Tensor:
+    """Returns x (…, R, heads, head_dim) after RoPE. ``cos``: (R, 1, head_dim). ``signed``: sines, negated in the first half."""
     return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), signed)
 
 
@@ -154,17 +156,20 @@ class LeanLayer:
 
 
 class LeanLayers(ABC):
-    """A stack of frozen layers and the norm after them."""
+    """The frozen layers of a network and the norm after them.
 
-    def __init__(self, layers: Sequence[Any], rotary: Any, config: Any, norm: nn.Module):
+    net: a network with ``layers``, ``norm``, ``rotary_emb`` and ``config``.
+    """
+
+    def __init__(self, net: Any):
+        config = net.config
         self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
         self.head_dim = getattr(config, "head_dim", None) or config.hidden_size // self.heads
-        self.scale = getattr(layers[0].self_attn, "scaling", self.head_dim**-0.5)
+        self.scale = getattr(net.layers[0].self_attn, "scaling", self.head_dim**-0.5)
         self.eps = config.rms_norm_eps
         self.residual_scale = getattr(config, "residual_multiplier", 1.0)
         self.layers: list[LeanLayer] = []
-        self._final: Any = norm
-        self._own, self._rotary = layers, rotary
+        self._modules, self._final, self._rotary = net.layers, net.norm, net.rotary_emb
         self._tables: dict[tuple[Kernels, int], tuple[Tensor, ...]] = {}
 
     def _add(self, layer: Any, qkv: Tensor, gate_up: Tensor, make: Callable[[Tensor], Product], packed: bool) -> None:
@@ -189,7 +194,7 @@ class LeanLayers(ABC):
 
     @cached_property
     def _weights(self) -> list[Tensor]:
-        return [p for layer in self._own for p in layer.parameters()]
+        return [p for layer in self._modules for p in layer.parameters()]
 
     @property
     def frozen(self) -> bool:
@@ -224,10 +229,10 @@ class LeanLayers(ABC):
 
         Created at first use, since only block drafters call ``contexts``.
         """
-        own = [layer.self_attn for layer in self._own]
         norms = None
-        if hasattr(own[0], "k_norm"):
-            norms = torch.stack([a.k_norm.weight.detach() for a in own])[:, None, None, None]
+        if hasattr(self._modules[0].self_attn, "k_norm"):
+            weights = [layer.self_attn.k_norm.weight.detach() for layer in self._modules]
+            norms = torch.stack(weights)[:, None, None, None]
         return self._context_product(), norms
 
     def contexts(self, x: Tensor, positions: Tensor, room: int) -> tuple[Tensor, Tensor]:
@@ -240,7 +245,7 @@ class LeanLayers(ABC):
         keys, values = run(x).split(self.kv_heads, 3)
         if norms is not None:
             keys = TORCH.norm(keys, None, self.eps).mul_(norms)
-        keys = rotated(keys, *TORCH.rotation(self._table(TORCH, room), positions, 1))
+        keys = apply_signed_rope(keys, *TORCH.rotation(self._table(TORCH, room), positions, 1))
         return keys.transpose(2, 3), values.transpose(2, 3)
 
 
@@ -250,17 +255,15 @@ class MergedLayers(LeanLayers):
     contexts: whether the method ``contexts`` will be called, which needs all layers' query, key and value weights in one tensor.
     """
 
-    def __init__(
-        self, layers: Sequence[Any], rotary: Any, config: Any, norm: nn.Module, kernels: Kernels, contexts: bool = False
-    ):
-        super().__init__(layers, rotary, config, norm)
+    def __init__(self, net: Any, kernels: Kernels, contexts: bool = False):
+        super().__init__(net)
         self.kernels = kernels
         self._merged: list[Tensor] = []  # weights of query, key and value by layer
-        attentions = [layer.self_attn for layer in layers]
+        attentions = [layer.self_attn for layer in net.layers]
         for group in [attentions] if contexts else [[a] for a in attentions]:
             whole = merge_linears([part for a in group for part in (a.q_proj, a.k_proj, a.v_proj)])
             self._merged += whole.view(len(group), -1, whole.shape[1]).unbind()
-        for layer, qkv in zip(layers, self._merged, strict=True):
+        for layer, qkv in zip(net.layers, self._merged, strict=True):
             gate_up = merge_linears((layer.mlp.gate_proj, layer.mlp.up_proj))
             self._add(layer, qkv, gate_up, lambda weight: partial(F.linear, weight=weight), packed=False)
         if self._merged[0].is_cuda:
@@ -277,15 +280,15 @@ class MergedLayers(LeanLayers):
     @property
     def current(self) -> bool:
         """Whether the modules still use the merged weights, and all weights are frozen."""
-        own = [layer.self_attn.q_proj.weight for layer in self._own]
-        same = all(
-            (a.device, a.dtype, a.data_ptr()) == (b.device, b.dtype, b.data_ptr())
-            for a, b in zip(self._merged, own, strict=True)
-        )
-        return same and self.frozen
+        queries = [layer.self_attn.q_proj.weight for layer in self._modules]
+        merged, used = ([(w.device, w.dtype, w.data_ptr()) for w in part] for part in (self._merged, queries))
+        return merged == used and self.frozen
 
     def _context_product(self) -> Product:
-        count, first = len(self._own), self._merged[0]  # the other layers' weights follow the first layer's in memory
+        count, first = (
+            len(self._merged),
+            self._merged[0],
+        )  # the other layers' weights follow the first layer's in memory
         whole = first.as_strided((count, *first.shape), (first.numel(), *first.stride()), first.storage_offset())
         weight = whole[:, self.heads * self.head_dim :].mT
         shape = 2 * self.kv_heads, self.head_dim
@@ -316,3 +319,15 @@ class MergedLayers(LeanLayers):
 
     def _scaled(self, x: Tensor) -> Tensor:
         return x if self.residual_scale == 1 else x.mul_(self.residual_scale)
+
+
+def merged_layers(
+    merged: dict[Kernels, MergedLayers], kernels: Kernels, net: Any, weights: nn.Module, contexts: bool = False
+) -> MergedLayers | None:
+    """Returns ``merged[kernels]``, created anew if ``net`` no longer uses its weights; None if ``weights`` cannot be merged."""
+    if kernels not in merged or not merged[kernels].current:
+        merged.pop(kernels, None)
+        if not MergedLayers.possible(weights, net.config):
+            return None
+        merged[kernels] = MergedLayers(net, kernels, contexts)
+    return merged[kernels]

@@ -55,18 +55,17 @@ def mask_after(length: int, seen: Tensor) -> Tensor:
 
 
 class PackedLayers(LeanLayers):
-    """Decoder layers that run on copies of a model's weights, in the layouts that ``product`` chooses.
+    """The layers of a small network on a CPU, with copies of their weights. Requires that ``possible`` is True.
 
-    Create it only for models for which ``possible`` returns True.
-
-    half: whether the copies are in float16.
+    half: whether the copies are in float16. They do not follow later changes of the network's weights.
     """
 
-    def __init__(self, layers: Sequence[Any], rotary: Any, config: Any, norm: nn.Module, half: bool = False):
-        super().__init__(layers, rotary, config, norm)
-        self.half, self.hidden, self.intermediate = half, config.hidden_size, layers[0].mlp.gate_proj.out_features
+    def __init__(self, net: Any, half: bool = False):
+        super().__init__(net)
+        self.half, self.hidden = half, net.config.hidden_size
+        self.intermediate = net.layers[0].mlp.gate_proj.out_features
         self._head_floor = torch.tensor((self.head_dim * self.eps) ** 0.5, dtype=torch.float32)
-        for layer in layers:
+        for layer in net.layers:
             a, mlp = layer.self_attn, layer.mlp
             parts = (a.q_proj, a.k_proj, a.v_proj), (mlp.gate_proj, mlp.up_proj)
             norms = layer.input_layernorm, layer.post_attention_layernorm
@@ -85,7 +84,7 @@ class PackedLayers(LeanLayers):
         return small and float32 and set(layer_kinds(config)) == {"full"} and LeanLayers.plain(model, config)
 
     def _context_product(self) -> Product:
-        attentions = [layer.self_attn for layer in self._own]
+        attentions = [layer.self_attn for layer in self._modules]
         shape = len(attentions), 2 * self.kv_heads, self.head_dim
         run = product(torch.cat([w for a in attentions for w in (a.k_proj.weight, a.v_proj.weight)]), self.half)
         return lambda x: run(x).view(*x.shape[:2], *shape).permute(2, 0, 1, 3, 4)
@@ -131,7 +130,7 @@ class PackedLayers(LeanLayers):
         parts, by_row = projected.view(rows, every, dim), rotated.transpose(0, 1)
         qk = parts[:, :turning]
         (low, high), (rotated_low, rotated_high) = qk.chunk(2, -1), by_row[:, :turning].chunk(2, -1)
-        query, own = rotated[:heads].view(1, kv_heads, -1, dim), rotated[heads:].view(2, 1, kv_heads, rows, dim)
+        query, keys_values = rotated[:heads].view(1, kv_heads, -1, dim), rotated[heads:].view(2, 1, kv_heads, rows, dim)
         gate_up = whole.new_empty(rows, 2 * self.intermediate)
         gate, up = gate_up.chunk(2, -1)
         silu_, outputs = torch._C._nn.silu_, []
@@ -145,7 +144,7 @@ class PackedLayers(LeanLayers):
                 rotated_high.addcmul_(low, sin)
             else:
                 by_row.copy_(parts)
-            place.copy_(own)
+            place.copy_(keys_values)
             seen = F.scaled_dot_product_attention(query, keys, values, mask, scale=scale)
             if rows > 1:
                 seen = seen.reshape(heads, rows, dim).transpose(0, 1)

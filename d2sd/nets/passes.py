@@ -25,6 +25,7 @@ from d2sd.__about__ import on_zero_gpu
 from d2sd.errors import InputError
 from d2sd.nets.attention import Backend, make_backend
 from d2sd.nets.caches import KeyValueCache
+from d2sd.nets.flashinfer import KERNELS, FlashInfer
 from d2sd.nets.lean import TORCH, Kernels
 
 if TYPE_CHECKING:
@@ -48,8 +49,8 @@ class CapturedPass:
 
     def replay(self, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Run with these inputs. The outputs overwrite the outputs of the last replay."""
-        for own, given in zip(self.inputs, inputs, strict=True):
-            own.copy_(given, non_blocking=True)
+        for buffer, given in zip(self.inputs, inputs, strict=True):
+            buffer.copy_(given, non_blocking=True)
         self.graph.replay()
         return self.outputs
 
@@ -73,11 +74,11 @@ class PassRecorder:
             stream = _stream(self.device)
             self._pool = self._pool or torch.cuda.graph_pool_handle()
             current = torch.cuda.current_stream()
-            own = tuple(given.clone() for given in inputs)
+            buffers = tuple(given.clone() for given in inputs)
             stream.wait_stream(current)
             with torch.cuda.stream(stream):
-                function(*own)  # libraries initialise themselves in the first runs, which must not be captured
-                results = function(*own)
+                function(*buffers)  # libraries initialise themselves in the first runs, which must not be captured
+                results = function(*buffers)
             current.wait_stream(stream)
             # Allocated outside the pool, whose memory is shared: a replay of an earlier graph could overwrite outputs in it.
             outputs = tuple(new.clone() for new in results)
@@ -85,11 +86,11 @@ class PassRecorder:
             try:
                 # other threads, such as another user's run, may allocate during the capture
                 with torch.cuda.graph(graph, self._pool, stream, capture_error_mode="thread_local"):
-                    for kept, new in zip(outputs, function(*own), strict=True):
+                    for kept, new in zip(outputs, function(*buffers), strict=True):
                         kept.copy_(new)
             finally:
                 torch.cuda.set_stream(current)  # a failed capture leaves its own stream current
-        return CapturedPass(graph, own, outputs)
+        return CapturedPass(graph, buffers, outputs)
 
 
 # Fixed shapes.
@@ -162,7 +163,8 @@ class Passes:
         self.mode, self.device = mode, device
         self.capacity = capacity if mode == "eager" else context_shape(capacity)
         self.backend: Backend = make_backend(backend, fixed=mode != "eager")
-        self.kernels: Kernels = getattr(self.backend, "kernels", TORCH)
+        self._flashinfer = self.backend if isinstance(self.backend, FlashInfer) else None
+        self.kernels: Kernels = TORCH if self._flashinfer is None else KERNELS
         self.merged = merged and mode != "eager"
         self._caches: dict[str, KeyValueCache] = {}
         self._captured: dict[Hashable, CapturedPass] = {}
@@ -180,23 +182,24 @@ class Passes:
         return self._caches[name]
 
     def read(self, cache: KeyValueCache) -> int:
+        """Returns the number of prefix slots that a fixed-shape pass reads."""
         most = context_shape(cache.length + 1)  # a single row also attends to its own slot
-        return self.capacity if hasattr(self.backend, "plan") else min(most, self.capacity)
+        return min(most, self.capacity) if self._flashinfer is None else self.capacity
 
     def window(self, cache: KeyValueCache, rows: int) -> tuple[int, Tensor]:
-        """Returns the number of prefix slots that a fixed-shape pass over this many rows reads, and the slots that it writes."""
+        """Returns ``read``, and the slots that a fixed-shape pass over this many rows writes, (rows,)."""
         return self.read(cache), torch.arange(cache.length, cache.length + rows, device=self.device)
 
     def plan(self, query: tuple[int, int, int, int], dtype: torch.dtype, kv_heads: int, context: int,
              masked: bool | None, scale: float) -> None:  # fmt: skip
         """Plan the next pass if the backend plans on the host. ``query``: the queries' shape (B, H, R, D)."""
-        if hasattr(self.backend, "plan"):
-            self.backend.plan(torch.empty(query, dtype=dtype, device=self.device), kv_heads, context, masked, scale)
+        if self._flashinfer is not None:
+            self._flashinfer.plan(torch.empty(query, dtype=dtype, device=self.device), kv_heads, context, masked, scale)
 
     def show(self, mask: Tensor) -> None:
         """Give the (R, R) mask to the backend if it packs masks. Fixed-shape passes call this before their layers run."""
-        if hasattr(self.backend, "show"):
-            self.backend.show(mask)
+        if self._flashinfer is not None:
+            self._flashinfer.show(mask)
 
     def run(self, key: Hashable, function: PassFunction, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Returns the outputs of a pass. A captured pass overwrites the outputs of its last replay.

@@ -13,7 +13,7 @@ from importlib.metadata import version
 import torch
 
 from d2sd.errors import InputError, first_line
-from d2sd.nets.attention import attend_dense as dense
+from d2sd.nets.attention import attend_dense
 from d2sd.nets.target import Target
 from d2sd.nets.transformers_calls import older_version
 from d2sd.nets.tree_attention import ATTENTION
@@ -31,7 +31,7 @@ def check_passes(target: Target) -> None:
     Each target type is checked once per process and number format. Only the first layers run, enough for every kind of layer.
     """
     key = target.config.model_type, target.numbers
-    if key in _agreed or not target.rows_differ:
+    if key in _agreed or (target.plain_attention and "linear" not in target.kinds):
         return
     installed = f"transformers {version('transformers')}"
     try:
@@ -70,14 +70,14 @@ def _difference(target: Target) -> float:
     with _reduced(target):
         ours = [target.forward(prompt, positions[:PROMPT], cache, None, None)]
         cache.commit(range(PROMPT))
-        ours.append(target.forward(tree, PROMPT - 1 + mask.sum(-1), cache, mask, dense))
+        ours.append(target.forward(tree, PROMPT - 1 + mask.sum(-1), cache, mask, attend_dense))
         cache.commit(committed)
-        ours.append(target.forward(last, positions[size:], cache, mask[:1, :1], dense))
+        ours.append(target.forward(last, positions[size:], cache, mask[:1, :1], attend_dense))
         target.model.set_attn_implementation("eager")
         texts = torch.stack([torch.cat([prompt, tree[list(path)], last]) for path in BRANCHES])
         first, second = target.base(input_ids=texts, use_cache=False).last_hidden_state
-    own = [second[:PROMPT], torch.cat([first[PROMPT:size], second[PROMPT + 1 : size]]), second[size:]]
-    errors = [(a - b).float().norm(dim=-1) / b.float().norm(dim=-1) for a, b in zip(ours, own, strict=True)]
+    stock = [second[:PROMPT], torch.cat([first[PROMPT:size], second[PROMPT + 1 : size]]), second[size:]]
+    errors = [(a - b).float().norm(dim=-1) / b.float().norm(dim=-1) for a, b in zip(ours, stock, strict=True)]
     return max(float(error.median()) for error in errors)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -18,10 +18,9 @@ from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
 from d2sd.errors import InputError, first_line
-from d2sd.nets.attention import Backend
-from d2sd.nets.attention import attend_dense as dense
+from d2sd.nets.attention import Backend, attend_dense
 from d2sd.nets.caches import CacheWindow, KeyValueCache, LayerCache, LinearState, Ring
-from d2sd.nets.lean import Attend, Kernels, MergedLayers
+from d2sd.nets.lean import Kernels, MergedLayers, merged_layers
 from d2sd.nets.linear_attention import follow_trees
 from d2sd.nets.packed import PackedLayers, mask_after, product
 from d2sd.nets.transformers_calls import cache_argument
@@ -45,28 +44,26 @@ class LayerTaps:
 
     def __init__(self, layers: nn.ModuleList):
         self._layers = layers
-        self._hooked: set[int] = set()
         self._outputs: dict[int, Tensor] = {}
-        self._hooks: list[RemovableHandle] = []
+        self._hooks: dict[int, RemovableHandle] = {}
 
     def add(self, indices: Iterable[int]) -> None:
         """Store the outputs of these layers from now on."""
-        for index in set(indices) - self._hooked:
+        for index in set(indices) - self._hooks.keys():
 
             def keep(_: nn.Module, __: Any, output: Any, index: int = index) -> None:
                 self._outputs[index] = output[0] if isinstance(output, tuple) else output
 
-            self._hooks.append(self._layers[index].register_forward_hook(keep))
-            self._hooked.add(index)
+            self._hooks[index] = self._layers[index].register_forward_hook(keep)
 
     def keep(self, index: int, output: Tensor, copy: bool = False) -> None:
         """Store the output of a layer that ran without its hooks, if it is tapped. ``copy``: whether to copy the output."""
-        if index in self._hooked:
+        if index in self._hooks:
             self._outputs[index] = output.clone() if copy else output
 
     @property
     def layers(self) -> Collection[int]:
-        return self._hooked
+        return self._hooks.keys()
 
     @contextmanager
     def only(self, indices: Iterable[int]) -> Iterator[LayerTaps]:
@@ -75,16 +72,16 @@ class LayerTaps:
         try:
             yield self
         finally:
-            for hook in self._hooks:
+            for hook in self._hooks.values():
                 hook.remove()
-            self._hooked.clear()
+            self._hooks.clear()
 
     def outputs(self) -> tuple[Tensor, ...]:
-        return tuple(self._outputs[i] for i in sorted(self._hooked))
+        return tuple(self._outputs[i] for i in sorted(self._hooks))
 
     def restore(self, outputs: Iterable[Tensor]) -> None:
         """Set the outputs of the last pass, in ascending order of layers. Needed if no hooks ran (replays, packed layers)."""
-        self._outputs = dict(zip(sorted(self._hooked), outputs, strict=True))
+        self._outputs = dict(zip(sorted(self._hooks), outputs, strict=True))
 
     def features(self, indices: Iterable[int], device: torch.device) -> Tensor:
         """Returns the tapped outputs of the last pass, concatenated, (B, rows, taps·hidden)."""
@@ -194,10 +191,9 @@ class Target:
     def new_cache(self, capacity: int, batch: int = 1) -> KeyValueCache:
         homes = {n: a.k_proj.weight.device for n, a in self._kept.items()}
         shapes = {n: (a.k_proj.out_features // a.head_dim, a.head_dim) for n, a in self._kept.items()}
-        if "linear" not in self.kinds:
-            return KeyValueCache(shapes, capacity, self.dtype, homes, batch)
+        arguments = shapes, capacity, self.dtype, homes, batch
         states = {n: self._state(n, batch) for n, kind in enumerate(self.kinds) if kind == "linear"}
-        return LayerCache(shapes, states, capacity, self.dtype, homes, batch)
+        return LayerCache(states, *arguments) if states else KeyValueCache(*arguments)
 
     def _state(self, layer: int, batch: int) -> LinearState:
         net = self.base.layers[layer].linear_attn
@@ -213,25 +209,11 @@ class Target:
     @cached_property
     def packed(self) -> PackedLayers | None:
         """Packed copies of the layers, created at first use from the current weights; None if packing is not possible."""
-        if not PackedLayers.possible(self.base, self.config):
-            return None
-        return PackedLayers(self.base.layers, self.base.rotary_emb, self.config, self.base.norm, self.mixed)
+        return PackedLayers(self.base, self.mixed) if PackedLayers.possible(self.base, self.config) else None
 
     def merged(self, kernels: Kernels) -> MergedLayers | None:
         """Returns the layers with merged weights, for fixed-shape passes; None if merging is not possible."""
-        held = self._merged.get(kernels)
-        if held is None or not held.current:
-            self._merged.pop(kernels, None)
-            if not MergedLayers.possible(self.base, self.config):
-                return None
-            stack = self.base.layers, self.base.rotary_emb, self.config, self.base.norm
-            held = self._merged[kernels] = MergedLayers(*stack, kernels)
-        return held
-
-    @cached_property
-    def rows_differ(self) -> bool:
-        """Whether some layers have windows, sinks or states. Such layers need ``PassRows`` in addition to the tree mask."""
-        return not self.plain_attention or "linear" in self.kinds
+        return merged_layers(self._merged, kernels, self.base, self.base)
 
     @cached_property
     def _head(self) -> Callable[[Tensor], Tensor]:
@@ -264,8 +246,8 @@ class Target:
         tree_mask: (R, R) bool; None for a prompt on an empty cache, or for one row. A ``CacheWindow`` needs a mask and a backend.
         merged: the layers that the method ``merged`` returned; only with a ``CacheWindow``.
         """
-        shown = cache if isinstance(cache, CacheWindow) else None
-        small = len(ids) == 1 or (backend is dense and tree_mask is not None)
+        window = cache if isinstance(cache, CacheWindow) else None
+        small = len(ids) == 1 or (backend is attend_dense and tree_mask is not None)
         if small and isinstance(cache, KeyValueCache) and (packed := self.packed) is not None:
             mask = None if tree_mask is None or len(ids) == 1 else mask_after(cache.length, tree_mask)
             views = cache.views(len(ids))
@@ -273,14 +255,9 @@ class Target:
             self.taps.restore(outputs)
             return hidden
         rows = None if tree_mask is None else PassRows(positions, tree_mask)
-        attend = attend_chain if rows is None or backend is None else TreeAttention(backend, rows, shown)
-        if merged is not None and shown is not None:
-            in_window = self._in_window(merged, shown, attend)
-
-            def keep(index: int, output: Tensor) -> None:
-                self.taps.keep(index, output, copy=merged.kernels.in_place)
-
-            return merged.run(self._embed(ids)[None], positions, shown.capacity, in_window, keep)[0]
+        attend = attend_chain if rows is None or backend is None else TreeAttention(backend, rows, window)
+        if merged is not None and window is not None:
+            return self._run_merged(merged, ids, positions, window, attend)
         return self.read(ids[None], cache, positions[None], attend=attend, rows=rows)[0]
 
     def read(
@@ -302,14 +279,15 @@ class Target:
         factor = getattr(self._text, "embedding_multiplier", 1.0)
         return x if factor == 1 else x * factor
 
-    def _in_window(self, merged: MergedLayers, window: CacheWindow, attend: PassAttention) -> Attend:
-        """Returns the attention function for ``merged.run``. It computes what the layers' modules compute."""
-
-        def in_layer(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    def _run_merged(
+        self, merged: MergedLayers, ids: Tensor, positions: Tensor, cache: CacheWindow, attend: PassAttention
+    ) -> Tensor:
+        def attend_in_layer(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
             size = self._window if self.kinds[layer] == "sliding" else None
-            return attend(query, *window.update(key, value, layer), LayerOptions(merged.scale, size))
+            return attend(query, *cache.store(key, value, layer), LayerOptions(merged.scale, size))
 
-        return in_layer
+        keep = partial(self.taps.keep, copy=merged.kernels.in_place)
+        return merged.run(self._embed(ids)[None], positions, cache.capacity, attend_in_layer, keep)[0]
 
     def features(self, layers: list[int], rows: Tensor | slice) -> Tensor:
         """Returns target features of rows of the last pass: tapped outputs, concatenated, (1, rows, taps·hidden)."""

@@ -17,8 +17,8 @@ NEUTRAL = frozenset({"dropout", "position_ids", "use_cache", "output_hidden_stat
 def cache_argument(forward: Callable[..., Any]) -> str:
     """Returns the name of the cache argument of a transformers ``forward``; raises ``InputError`` if no name is known."""
     names = inspect.signature(forward).parameters
-    if known := next((name for name in CACHE_NAMES if name in names), None):
-        return known
+    if name := next((name for name in CACHE_NAMES if name in names), None):
+        return name
     raise InputError(
         f"layers of transformers {version('transformers')} have no cache argument with a known name; {older_version()}"
     )

@@ -114,9 +114,9 @@ def head_shape(config: Any) -> tuple[int, int, int]:
     """Returns the numbers of attention heads and key-value heads, and the head size, of the first layer if layers differ."""
     config = text_config(config)
     layers = getattr(config, "per_layer_config", None)
-    own = config if layers is None else layers[0]
-    size = getattr(own, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    return config.num_attention_heads, own.num_key_value_heads, size
+    shape = config if layers is None else layers[0]
+    size = getattr(shape, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return config.num_attention_heads, shape.num_key_value_heads, size
 
 
 def experts(config: Any) -> int:
@@ -173,7 +173,7 @@ def check_supported(config: Any, name: str) -> None:
             f"targets of type {config.model_type!r} are not supported{reason}; choose {', '.join(SUPPORTED[:-1])} or "
             f"{SUPPORTED[-1]}"
         )
-    if unknown := sorted(set(layer_kinds(text)) - set(KINDS.values())):
+    if unknown := _unknown_kinds(text):
         raise InputError(
             f"{name} has layers of kind {unknown[0]}, which tree verification does not support; choose a target with "
             "full, sliding-window or gated delta net layers"
@@ -184,6 +184,10 @@ def missing_part(config: Any) -> str | None:
     """Returns an unsupported part of this target's network, as a noun; None if no such part is found."""
     text = text_config(config)
     part = next((part for key, part in PARTS.items() if getattr(text, key, None)), None)
-    if part is None and (kinds := sorted(set(layer_kinds(text)) - set(KINDS.values()))):
-        part = f"{kinds[0].replace('_', ' ')} layers"
+    if part is None and (unknown := _unknown_kinds(text)):
+        part = f"{unknown[0].replace('_', ' ')} layers"
     return part
+
+
+def _unknown_kinds(config: Any) -> list[str]:
+    return sorted(set(layer_kinds(config)) - set(KINDS.values()))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -153,9 +152,12 @@ class BlockRedrafter(Redrafter):
             kind: attention_mask(form, kinds.index(kind), starts[:, None, None], length, rows, device)[:, None]
             for kind in set(kinds)
         }
-        attends = [partial(attend_masked, self.drafter.scale, masks[kind]) for kind in kinds]
+
+        def attend(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+            return attend_masked(self.drafter.scale, masks[kinds[layer]], query, *context[layer], key, value)
+
         positions = starts[:, None] + torch.arange(rows, device=device) + self.ahead
-        return self.model(self.drafter.embed(ids), positions, context, attends)
+        return self.model(self.drafter.embed(ids), positions, attend)
 
 
 class ChainRedrafter(Redrafter):

@@ -11,7 +11,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence, Set
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -161,13 +160,6 @@ def position_weights(nll: Tensor, scored: Tensor) -> Tensor:
     return reached.flip(-1).cumsum(-1).flip(-1) * scored
 
 
-def _attend(
-    mask: Tensor, query: Tensor, context_key: Tensor, context_value: Tensor, key: Tensor, value: Tensor
-) -> Tensor:
-    joined_key, joined_value = torch.cat([context_key, key], 2), torch.cat([context_value, value], 2)
-    return F.scaled_dot_product_attention(query, joined_key, joined_value, attn_mask=mask, enable_gqa=True)
-
-
 class DrafterObjective(nn.Module):
     """The training loss of a block drafter, on sequences written by the target."""
 
@@ -286,9 +278,15 @@ class DrafterObjective(nn.Module):
             block = target.get_input_embeddings()(shown.flatten(1)).to(self.drafter.fc.weight.dtype)
         positions = torch.arange(context, device=anchors.device)[None]
         features = features[:, :context].to(self.drafter.fc.weight.dtype)
-        keys_values = self.drafter.project_context(features, positions)
+        context_rows = self.drafter.project_context(features, positions)
         mask = block_mask(anchors, context, self.drafter.block_size)
-        return self.drafter(block, places.flatten(1), keys_values, partial(_attend, mask))
+
+        def attend(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+            context_key, context_value = context_rows[layer]
+            keys, values = torch.cat([context_key, key], 2), torch.cat([context_value, value], 2)
+            return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, enable_gqa=True)
+
+        return self.drafter(block, places.flatten(1), attend)
 
     def _markov(self, tokens: Tensor, drafted: Tensor, flat: Tensor) -> Tensor | float:
         """Returns what the Markov head adds to the logits of the scored rows, (N, D); 0 if the drafter has no such head.

@@ -222,7 +222,7 @@ def most_rows(target: Target, width: int) -> int:
     if target.device.type != "cuda":
         return 64
     cache = target.new_cache(8, 1)
-    slot = sum(b[:, :, :, 0].numel() * b.element_size() for part in cache.parts for b in part)
+    slot = sum(b[:, :, :, 0].numel() * b.element_size() for b in cache.parts)
     row = slot * width + 16 * int(target.config.vocab_size)  # plus the float32 logits and their copies
     free, _ = torch.cuda.mem_get_info(target.device)
     return 1 << max(0, min(4096, int(KEPT * free) // row).bit_length() - 1)

@@ -42,34 +42,21 @@ def random_tree_mask(rows, seed):
 @pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
 @pytest.mark.parametrize("dim", [64, 128])
 @pytest.mark.parametrize("group", [1, 2, 4, 8])
-@pytest.mark.parametrize("context", [1, 17, 1024, 32768])
-def test_attention_backend_agrees_with_dense_float32(name, dtype, dim, group, context):
+@pytest.mark.parametrize(("context", "branches"), [(1, 1), (17, 1), (700, 4), (1024, 1), (32768, 1)])
+def test_attention_backend_agrees_with_dense_float32(name, dtype, dim, group, context, branches):
     usable(name, dtype, dim)
     torch.manual_seed(context + group)
     kv_heads, rows = 2, 61
     with GPU:
-        query = torch.randn(1, kv_heads * group, rows, dim).to(dtype)
+        query = torch.randn(branches, kv_heads * group, rows, dim).to(dtype)
         prefix = tuple(torch.randn(1, kv_heads, context + 9, dim).to(dtype)[:, :, :context] for _ in range(2))
-        block = tuple(torch.randn(1, kv_heads, rows, dim).to(dtype) for _ in range(2))
+        block = tuple(torch.randn(branches, kv_heads, rows, dim).to(dtype) for _ in range(2))
     mask = random_tree_mask(rows, seed=context)
     wide = [tuple(t.float() for t in pair) for pair in (prefix, block)]
     for shown in (mask, None):
         out = make_backend(name)(query, prefix, block, shown, dim**-0.5)
         expected = dense(query.float(), *wide, shown, dim**-0.5)
         torch.testing.assert_close(out.float(), expected, atol=TOLERANCES[dtype], rtol=TOLERANCES[dtype])
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("branches", [1, 4])
-def test_attention_backend_shares_prefix_between_branches(name, branches):
-    usable(name, torch.bfloat16, 128)
-    with GPU:
-        query = torch.randn(branches, 32, 16, 128).bfloat16()
-        prefix = tuple(torch.randn(1, 8, 700, 128).bfloat16() for _ in range(2))
-        block = tuple(torch.randn(branches, 8, 16, 128).bfloat16() for _ in range(2))
-    out = make_backend(name)(query, prefix, block, None, 0.088)
-    wide = [tuple(t.float() for t in pair) for pair in (prefix, block)]
-    torch.testing.assert_close(out.float(), dense(query.float(), *wide, None, 0.088), atol=3e-2, rtol=3e-2)
 
 
 @pytest.mark.parametrize("name", NAMES)

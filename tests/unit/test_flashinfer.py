@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import sys
 
-import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from d2sd import DecodeConfig, InputError
 from d2sd.nets import flashinfer
 from d2sd.nets.attention import attend_dense as dense
 from d2sd.nets.attention import choose
-from d2sd.nets.flashinfer import block_level, pack_mask, prefix_level
 from tests.unit import reference_flashinfer
 from tests.unit.drafts import merge_candidates
 from tests.unit.test_attention import inputs
@@ -34,24 +30,6 @@ def equipped(monkeypatch):
     monkeypatch.setattr(flashinfer, "find_spec", lambda _: True)
     monkeypatch.setattr(flashinfer.shutil, "which", lambda name, **_: f"/usr/bin/{name}")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
-
-
-@given(
-    st.integers(1, 12).flatmap(
-        lambda n: st.lists(st.lists(st.booleans(), min_size=n, max_size=n), min_size=n, max_size=n)
-    )
-)
-def test_pack_mask_packs_bits_row_by_row(rows):
-    mask = np.array(rows)
-    assert np.array_equal(pack_mask(torch.from_numpy(mask)).numpy(), np.packbits(mask, bitorder="little"))
-    both = np.kron(np.eye(2, dtype=bool), mask)  # two branches
-    assert np.array_equal(pack_mask(torch.from_numpy(mask), 2).numpy(), np.packbits(both, bitorder="little"))
-
-
-def test_flashinfer_levels_share_prefix_across_branches():
-    assert prefix_level(4, 16, 100) == ([0, 64], [0, 100])
-    assert block_level(3, 16, masked=False) == ([0, 16, 32, 48], [0, 16, 32, 48])
-    assert block_level(1, 16, masked=True) == ([0, 16], [0, 16])
 
 
 @pytest.mark.parametrize("batch", [1, 3])
@@ -80,7 +58,6 @@ def test_flashinfer_layers_share_one_plan(documented):
 
 
 def test_flashinfer_chosen_when_available(equipped):
-    assert flashinfer.obstacle(GPU, HALF, 128) is None
     assert choose("auto", GPU, HALF, 128) == "flashinfer"
     assert choose("auto", torch.device("cpu"), HALF, 128) == "dense"
 

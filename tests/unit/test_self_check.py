@@ -77,12 +77,12 @@ def test_check_passes_accepts_and_restores_every_type(tokenizer, dtype):
     for kind in TARGETS:
         target = make_typed(tokenizer, kind)
         target.model.to(dtype)
-        windows = [getattr(layer.self_attn, "sliding_window", None) for layer in target.base.layers if hasattr(layer, "self_attn")]  # fmt: skip
+        windows = [getattr(module, "sliding_window", None) for module in target.base.modules()]
         check_passes(target)
         assert len(target.base.layers) == 4
         assert target.model.config._attn_implementation == ATTENTION
         assert getattr(target.config, "sliding_window", None) in (None, WINDOW)
-        assert windows == [getattr(layer.self_attn, "sliding_window", None) for layer in target.base.layers if hasattr(layer, "self_attn")]  # fmt: skip
+        assert windows == [getattr(module, "sliding_window", None) for module in target.base.modules()]
 
 
 def test_check_passes_compares_type_once_per_dtype(tokenizer, monkeypatch):
