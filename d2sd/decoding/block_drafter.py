@@ -71,8 +71,9 @@ class BlockDrafter:
         self.drafted = False
 
     def later(self, features: Tensor) -> None:
-        """Keeps features for the next draft, which adds them to the context (``extend``) first. The tokens directly follow the
-        context.
+        """Keeps features of committed tokens, which directly follow the context. The next draft adds them to the context
+        (``extend``) before it drafts.
+
         """
         self._later.append(features)
 

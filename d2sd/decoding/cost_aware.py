@@ -127,7 +127,10 @@ class RunningCosts:
             self.slowdown *= exp(SLOWDOWN_RATE * surprise)
 
     def observe_other(self, plain: bool, seconds: float) -> None:
-        """Updates the seconds outside the stages with those of a step. ``plain`` is whether the step was plain decoding."""
+        """Updates the seconds outside the stages with those of a step.
+
+        plain: whether the step was plain decoding.
+        """
         most = 2 * self.other[plain] + 0.1 * self.plain()
         self.other[plain] += SLOWDOWN_RATE * (max(0.0, min(seconds, most)) - self.other[plain])
 

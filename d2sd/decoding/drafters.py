@@ -84,7 +84,7 @@ class CachedDrafters(Drafters):
     def read_prompt(self, ids: Sequence[int], features: Callable[[list[int]], Tensor], positions: Tensor) -> None:
         """Lets all drafters read the prompt.
 
-        ids: tokens of the prompt and the anchor that follows it.
+        ids: tokens of the prompt.
         features, positions: as for ``commit``.
         """
         self._extend(features, positions, later=False)

@@ -334,8 +334,9 @@ def _missing(missing: Sequence[str], surplus: Sequence[str], wanted: Shapes, sto
 
 
 def _other_format(stored: Shapes, wanted: Shapes) -> Check | None:
-    """Returns the fault of tensors that have the names of another common format: fused matrices, or other layer numbers. None
-    otherwise.
+    """Returns the fault if the tensors have the names of another common format: fused matrices, or other layer numbers. Otherwise,
+    returns None.
+
     """
     if fused := [part for part in FUSED if any(name.endswith(f"{part}.weight") for name in stored)]:
         return Check(

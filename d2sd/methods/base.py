@@ -209,9 +209,10 @@ class Method:
     on_device: Literal["anchor", "chain", "likeliest", "random"] | None = None
 
     def draft_lengths(self, block_size: int) -> list[int]:
-        """Returns the values of γ that a cost-aware step chooses from, ascending: the configured value, and halves of it.
+        """Returns the values of γ that a cost-aware step chooses from, ascending: the configured value, its half and its quarter.
 
-        A draft model's time grows with γ, so its choice includes a fourth, shorter value. Trees of levels have a fixed depth.
+        A draft model's time grows with γ, so its choice includes an eighth too. Trees that grow by levels have a fixed depth, so
+        that γ is not varied.
         """
         halvings = 3 if self.draft_model else 0 if self.eagle3 else 2
         return sorted({max(2, block_size >> n) for n in range(1 + halvings)})

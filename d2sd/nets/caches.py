@@ -29,7 +29,6 @@ class PassCache(ABC):
     def store(self, key: Tensor, value: Tensor, layer: int) -> tuple[Tensor, Tensor]:
         """Writes a layer's rows, (B, KV heads, R, D). Returns the keys and values that the layer's attention reads, (B, KV heads,
         S, D) each.
-
         """
 
 

@@ -138,7 +138,6 @@ def is_whole(value: Any) -> bool:
 def object_at(config: Raw, path: str) -> Raw:
     """Returns the JSON object under the key ``path``, or the config itself if ``path`` is empty. Returns an empty object if the key
     is missing or null.
-
     """
     part = config.get(path) if path else config
     require(part is None or isinstance(part, Mapping), f"its {path} is not a JSON object")

@@ -88,7 +88,6 @@ class GroupedConvolution(nn.Module):
     def dynamic(self, x: Tensor) -> Tensor:
         """Returns the dynamic weights of both convolutions, (2, …, R, kernel, H / group), given the normed input of the sublayer,
         (…, R, H).
-
         """
         return self.kernel_projection(x).unflatten(-1, (2, self.kernel, -1)).movedim(-3, 0)
 
@@ -283,7 +282,6 @@ class DFlashDraftModel(PreTrainedModel):
     def packed(self) -> PackedLayers | None:
         """Returns packed copies of the layers; None if packing is not possible. They are created at the first call with frozen
         weights.
-
         """
         if self._packed is not None and not self._packed.frozen:
             self._packed = None  # weights that are not frozen may change
@@ -299,7 +297,7 @@ class DFlashDraftModel(PreTrainedModel):
         return merged_layers(self._merged, kernels, self, self.layers, contexts=True)
 
     def rows_of_head(self, weight: Tensor) -> Product:
-        """Returns an LM head for a drafter that has a draft vocabulary but no head: the rows of the target's head for the draft
+        """Returns the LM head of a drafter that has a draft vocabulary but no head: the rows of the target's head for the draft
         vocabulary.
 
         weight: the target's LM head, (V, hidden). Its rows are copied at the first call.
@@ -402,7 +400,6 @@ def layer_shape(target: Any) -> dict[str, Any]:
 def plain_rope(target: Any) -> dict[str, Any]:
     """Returns the RoPE parameters of a new drafter: the target's parameters for full attention, without those for partial rotation
     and images.
-
     """
     rope = dict(target.rope_parameters)
     rope = dict(rope.get("full_attention") or rope)

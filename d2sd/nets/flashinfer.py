@@ -135,7 +135,10 @@ class FlashInferKernels(Kernels):
         return query, key, value
 
     def writer(self, slots: Tensor, capacity: int) -> Write:
-        """A layer's buffers are one page of ``capacity`` slots. Indices are int32; other types would be converted in every layer."""
+        """Returns a function as ``Kernels.writer`` does.
+
+        A layer's buffers are one page of ``capacity`` slots. Indices are int32; other types would be converted in every layer.
+        """
         places, ends = slots.int(), torch.arange(2, dtype=torch.int32, device=slots.device)
         zeros = torch.zeros_like(places)
         filled = torch.full((1,), capacity, dtype=torch.int32, device=slots.device)

@@ -223,7 +223,6 @@ def layout_of(raw: Raw) -> str:
 def read_form(raw: Raw) -> DrafterForm:
     """Returns the description of a block drafter that its ``config.json`` gives. Raises ``InputError`` if this file is wrong,
     incomplete or unsupported.
-
     """
     refuse_others(raw)
     name = layout_of(raw)

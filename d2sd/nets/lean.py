@@ -77,7 +77,6 @@ def _merge(linears: Sequence[nn.Linear]) -> Tensor:
 class Kernels:
     """Operations of a layer other than matrix products, computed by torch. They modify no inputs, except that ``writer`` fills the
     cache's buffers.
-
     """
 
     in_place = False  # whether ``add_norm`` writes its results over its inputs
@@ -223,7 +222,6 @@ class LeanLayers(ABC):
     def plain(model: nn.Module, config: Any) -> bool:
         """Whether a model's layers are frozen and supported: no biases, no hooks of accelerate, SiLU, and a RoPE of type
         ``FIXED_ROPE``.
-
         """
         rope = dict(getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
         biased = any(name.endswith(".bias") for name, _ in model.named_parameters())
@@ -245,7 +243,6 @@ class LeanLayers(ABC):
     def _context_product(self) -> Product:
         """Returns a function that computes the keys and values of all layers, (layers, B, T, 2·KV heads, head_dim), from context
         rows (B, T, hidden).
-
         """
 
     @cached_property

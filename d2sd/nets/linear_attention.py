@@ -58,7 +58,6 @@ def tree_delta(
 def follow_trees(net: nn.Module) -> None:
     """Replaces ``forward`` of a transformers layer, so that it can process the rows of a tree after a prefix. Other passes are
     unchanged.
-
     """
     net.forward = partial(_forward, net, net.forward, cache_argument(type(net).forward))
 

@@ -115,7 +115,6 @@ def window(config: Any) -> int | None:
 def head_shape(config: Any) -> tuple[int, int, int]:
     """Returns the number of attention heads, the number of key-value heads and the head size. If layers differ, the first layer's
     are returned.
-
     """
     config = text_config(config)
     layers = getattr(config, "per_layer_config", None)
