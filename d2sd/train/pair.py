@@ -225,7 +225,7 @@ def train_pair(settings: PairTraining, clock: Clock = time.monotonic) -> None:
 
 
 class PairRun:
-    """The stages of ``train_pair``. Its methods are called in the order in which they are defined.
+    """The stages of ``train_pair``, which calls one or two methods of this class per stage.
 
     data: the target's responses.
     features: the target's features that both drafters read.

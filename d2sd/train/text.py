@@ -208,8 +208,8 @@ def _tokens(row: dict[str, Any]) -> int:
 def resumed_rows(out: Path, identity: dict[str, Any]) -> list[dict[str, Any]]:
     """Returns the rows of a file that is to be continued. An unfinished last line is removed from the file.
 
-    ``identity`` is stored in a second file, ``out`` + ``.settings.json``. Raises ``InputError`` if ``out`` was written with another
-    one.
+    identity: settings of the run, which are stored in a second file, ``out`` + ``.settings.json``. Raises ``InputError`` if ``out``
+        was written with other settings.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     note, identity = out.with_name(out.name + ".settings.json"), json.loads(json.dumps(identity))

@@ -71,7 +71,7 @@ class TokenTree:
     def keep(self, count: int, order: Sequence[int] | None = None) -> TokenTree:
         """Returns the tree of the anchor and the first ``count`` nodes of ``order``.
 
-        order: nodes below the anchor, in the order that ``likeliest`` gives; None: the order of ``reach()``.
+        order: nodes below the anchor, as ``likeliest`` orders them; None: they are ordered by ``reach()``.
         """
         if len(self) <= count + 1:
             return self
