@@ -27,7 +27,11 @@ def copied(
     out: Path, config: Callable[[Config], Config] = dict, weights: Callable[[Weights], Weights] = dict,
     part: str = "dflash",
 ) -> Path:  # fmt: skip
-    """Writes a bundled drafter with a changed config or changed weights."""
+    """Writes a bundled drafter with a changed config or changed weights. Returns its folder ``out``.
+
+    config, weights: functions that return the changed config or weights.
+    part: folder of the bundled drafter, such as "dflash" or "vp".
+    """
     out.mkdir(parents=True)
     (out / "config.json").write_text(json.dumps(config(json.loads((TINY / part / "config.json").read_text()))))
     save_file(weights(load_file(TINY / part / "model.safetensors")), out / "model.safetensors")
@@ -51,7 +55,7 @@ def window(width: int) -> Callable[[Config], Config]:
 
 
 def flat(c: Config) -> Config:
-    """Returns the config in the flat layout. In this layout, a row predicts the next position."""
+    """Returns the config in the flat layout, in which a row of a block predicts the token at the next position."""
     return {**{k: v for k, v in c.items() if k != "dflash_config"}, **c["dflash_config"]}
 
 
@@ -84,7 +88,7 @@ def rounded(out: Path, bits: int = 8) -> Path:
 
 
 def sharded(folder: Path, count: int) -> Path:
-    """Writes the folder's weights as shards with an index, beside their file."""
+    """Adds a copy of a folder's weights to it, as ``count`` shards with an index. The original file is kept."""
     held = load_file(folder / "model.safetensors")
     files = {name: f"model-{n % count + 1:05d}-of-{count:05d}.safetensors" for n, name in enumerate(sorted(held))}
     for file in sorted(set(files.values())):
@@ -108,11 +112,12 @@ INSTRUCT = "{% for m in messages %}[INST] {{ m['content'] }} [/INST]{% endfor %}
 class Broken:
     """A way to break a drafter or its target.
 
-    causes: causes that may be named without a reference, separated by spaces. To name none is never wrong.
-    drafter, target: write the broken folder into a given path and return it.
+    causes: names of the causes that the doctor may report without a reference, separated by spaces. Reporting no cause is always
+        right.
+    drafter, target: functions that write the broken folder to a given path and return it. target is None if the target is intact.
     chat: whether prompts use the chat template.
     part: folder of the bundled drafter that is broken. If it is ``vp``, the drafter is examined as second drafter.
-    intact: writes the intact drafter, if this is not the bundled one.
+    intact: function that writes the intact drafter; None if the bundled drafter is the intact one.
     """
 
     causes: str
@@ -124,7 +129,7 @@ class Broken:
 
     @property
     def visible(self) -> int:
-        """Number of known tokens after the anchor that the drafter continues."""
+        """Number of tokens after the anchor that the drafter is shown."""
         return VISIBLE if self.part == "vp" else 0
 
 
@@ -137,17 +142,24 @@ def weights(causes: str, change: Callable[[Weights], Weights], part: str = "dfla
 
 
 def each(ends: str | tuple[str, ...], change: Callable[[torch.Tensor], torch.Tensor], layer: int | None = None) -> Callable[[Weights], Weights]:  # fmt: skip
-    """Changes every weight whose name ends with ``ends``, in one layer or in all."""
-    at = "" if layer is None else f"layers.{layer}."
-    return lambda w: {k: change(v).contiguous() if k.endswith(ends) and at in k else v for k, v in w.items()}
+    """Returns an edit that applies ``change`` to every weight whose name ends with ``ends``.
+
+    layer: number of the only layer that is changed; None: all layers.
+    """
+    prefix = "" if layer is None else f"layers.{layer}."
+    return lambda w: {k: change(v).contiguous() if k.endswith(ends) and prefix in k else v for k, v in w.items()}
 
 
 def exchanged(one: str, other: str, layer: int | None = None) -> Callable[[Weights], Weights]:
-    """Exchanges two parts of weight names."""
-    at = "." if layer is None else f"layers.{layer}."
+    """Returns an edit that exchanges two kinds of weights.
+
+    one, other: parts of their names, such as "k_proj" and "v_proj".
+    layer: number of the only layer that is changed; None: all layers.
+    """
+    prefix = "." if layer is None else f"layers.{layer}."
 
     def name(key: str) -> str:
-        if at not in f".{key}":
+        if prefix not in f".{key}":
             return key
         return key.replace(one, "?").replace(other, one).replace("?", other)
 
@@ -163,7 +175,7 @@ def random(ends: str, layer: int | None = None) -> Callable[[Weights], Weights]:
 
 
 def columns(order: Sequence[int]) -> Callable[[Weights], Weights]:
-    """Reorders the blocks of columns of ``fc``. Each tap has one block."""
+    """Returns an edit that reorders the blocks of columns of ``fc``. Each tap has one block."""
     return each("fc.weight", lambda w: torch.cat([w.split(192, 1)[n] for n in order], 1))
 
 
@@ -187,7 +199,7 @@ def repeated_layer(w: Weights) -> Weights:
 
 
 def last_lost(out: Path) -> Path:
-    """Removes the last of three layers from the config and the weights."""
+    """Writes the bundled drafter without the last one of its three layers."""
     kept = outer(num_hidden_layers=2, layer_types=["full_attention"] * 2)
     return copied(out, kept, lambda w: {k: v for k, v in w.items() if not k.startswith("layers.2.")})
 
@@ -197,7 +209,10 @@ HEADS = ("q_norm.weight", "k_norm.weight")
 
 
 def smaller(out: Path, config: Callable[[Config], Config] = dict, change: Callable[[Weights], Weights] = dict) -> Path:
-    """Writes the EAGLE-3 drafter with half of the vocabulary, since most published drafters have a reduced vocabulary."""
+    """Writes the EAGLE-3 drafter with half of the vocabulary, since most published drafters have a reduced vocabulary.
+
+    config, change: functions that return the changed config or weights.
+    """
 
     def half(w: Weights) -> Weights:
         ids = torch.arange(0, 4096, 2)
@@ -240,7 +255,10 @@ def speculators_form(config: Config) -> Config:
 
 
 def noisy(amount: float) -> Callable[[Weights], Weights]:
-    """Adds normal noise to every matrix. amount: its standard deviation relative to the matrix's."""
+    """Returns an edit that adds normal noise to every matrix.
+
+    amount: standard deviation of the noise ÷ standard deviation of the matrix.
+    """
 
     def change(w: torch.Tensor) -> torch.Tensor:
         draw = torch.randn(w.shape, generator=torch.Generator().manual_seed(w.numel()))
@@ -250,7 +268,10 @@ def noisy(amount: float) -> Callable[[Weights], Weights]:
 
 
 def merged(amount: float, rank: int = 16) -> Callable[[Weights], Weights]:
-    """Adds a low-rank product to every matrix of the layers, like an adapter of another drafter. amount: as in ``noisy``."""
+    """Returns an edit that adds a low-rank product to every matrix of the layers, like merging an adapter of another drafter.
+
+    amount: as for ``noisy``.
+    """
 
     def change(w: torch.Tensor) -> torch.Tensor:
         if w.dim() < 2:
@@ -267,7 +288,10 @@ def merged(amount: float, rank: int = 16) -> Callable[[Weights], Weights]:
 
 
 def coarse(bits: int, ends: str = "proj.weight") -> Callable[[Weights], Weights]:
-    """Rounds matrices to ``bits`` bits, with one scale per row."""
+    """Returns an edit that rounds matrices to ``bits`` bits, with one scale per row.
+
+    ends: end of the names of these matrices.
+    """
 
     def change(w: torch.Tensor) -> torch.Tensor:
         step = w.float().abs().amax(-1, keepdim=True) / (2 ** (bits - 1) - 1)
@@ -281,12 +305,12 @@ def scaled(by: float) -> Callable[[torch.Tensor], torch.Tensor]:
 
 
 def by_column(w: torch.Tensor) -> torch.Tensor:
-    """Returns the result of writing the matrix column by column and reading it row by row."""
+    """Returns the entries of a matrix written column by column and read row by row, in the original shape."""
     return w.T.contiguous().view_as(w)
 
 
 def by_feature(taps: int) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Reorders the columns of ``fc`` so that the taps of each feature are adjacent."""
+    """Returns a function that reorders the columns of ``fc`` so that the taps of each feature are adjacent."""
     return lambda w: w.unflatten(1, (taps, -1)).transpose(1, 2).flatten(1)
 
 
@@ -304,12 +328,12 @@ def pointer(out: Path) -> Path:
 
 
 def layer_of_target(layer: int, source: int) -> Callable[[Weights], Weights]:
-    """Replaces a layer of the drafter by a layer of the target, as if a shard came from another checkpoint."""
+    """Returns an edit that replaces a layer of the drafter by a layer of the target, as if a shard came from another checkpoint."""
 
     def change(weights: Weights) -> Weights:
         held = {k: w for p in sorted((TINY / "target").glob("*.safetensors")) for k, w in load_file(p).items()}
-        at = f"layers.{layer}."
-        return {k: held[k.replace(at, f"model.layers.{source}.")].clone() if k.startswith(at) else w for k, w in weights.items()}  # fmt: skip
+        prefix = f"layers.{layer}."
+        return {k: held[k.replace(prefix, f"model.layers.{source}.")].clone() if k.startswith(prefix) else w for k, w in weights.items()}  # fmt: skip
 
     return change
 
@@ -332,7 +356,7 @@ def target_table() -> torch.Tensor:
 
 
 def rotated_layers(w: Weights) -> Weights:
-    """Moves each layer one position towards the input, and the first layer to the end."""
+    """Returns the weights with each layer moved one position towards the input, and the first layer moved to the end."""
     return {k: w[re.sub(r"layers\.(\d)", lambda m: f"layers.{(int(m[1]) + 1) % 3}", k)].clone() for k in w}
 
 
@@ -344,17 +368,17 @@ def half_empty(w: torch.Tensor) -> torch.Tensor:
 
 
 def without_tap(tap: int) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Sets the columns of one tap in ``fc`` to zero."""
+    """Returns a function that sets the columns of one tap in ``fc`` to zero."""
     return lambda w: w.index_fill(1, torch.arange(192 * tap, 192 * tap + 192), 0)
 
 
 def without_scale(w: torch.Tensor) -> torch.Tensor:
-    """Returns the matrix as stored in fp8 (e4m3), without applying its scale."""
+    """Returns the matrix in fp8 (e4m3), without the scale by which it must be multiplied."""
     return (w.float() / w.float().abs().max() * 448).to(torch.float8_e4m3fn).to(w.dtype)
 
 
 def flipped(w: torch.Tensor) -> torch.Tensor:
-    """Returns the matrix with one entry as large as after a flip of the highest exponent bit."""
+    """Returns the matrix with one huge entry, as after a flip of the highest exponent bit."""
     w = w.clone()
     w[5, 7] = 2.0**120
     return w

@@ -1,8 +1,8 @@
-"""Breaks the bundled drafters and their target in known ways, and checks what the doctor says about them.
+"""Breaks the bundled drafters and their target in known ways, and checks what the doctor reports.
 
-``python -m tools.broken_drafters`` prints the main finding of each way, and how many findings are wrong: a cause that is not among
-the way's causes, or a mended drafter that does not reach the intact one's α. With ``--reference``, the intact drafter is the
-reference, and a finding is right if the doctor finds the parts that lower α.
+``python -m tools.broken_drafters`` prints the main finding for each way, and the number of wrong findings. A finding is wrong if
+the doctor reports a cause that is not among the way's causes, or if the mended drafter does not reach the intact one's α. With
+``--reference``, the intact drafter is the reference, and a finding is right if the doctor names the parts that lower α.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ class Examiner:
         self._intact: dict[str, float] = {}
 
     def examine(self, way: Broken, folder: Path, reference: bool) -> tuple[Findings, float | None]:
-        """Returns the findings, and the α of the drafter that ``--mend`` writes, or None if ``--mend`` writes no drafter."""
+        """Returns the findings, and the α of the drafter that ``--mend`` writes; None if ``--mend`` writes no drafter.
+
+        reference: whether the intact drafter is given as reference.
+        """
         good = str(self._good(way, folder)) if reference else None
         drafter, target, texts = str(way.drafter(folder / "drafter")), self.target, self._written()
         if way.target is not None:
@@ -62,7 +65,9 @@ class Examiner:
         return TINY / way.part if way.intact is None else out if out.exists() else way.intact(out)
 
     def _alpha(self, drafter: Path, way: Broken) -> float:
-        """Returns the α of a drafter over the cached texts: a drafter compared with itself has nothing that could be changed."""
+        """Returns the α of a drafter over the cached texts. The drafter is its own reference, so that the examination tries no
+        changes.
+        """
         asked = Asked(str(drafter), self.prompts, visible=way.visible, reference=str(drafter))
         run = Examination(asked, self.target, None, self._written()).run().run
         return 0.0 if run is None else run.alpha
@@ -74,8 +79,12 @@ class Examiner:
 
 
 def judged(findings: Findings, way: Broken, mended: float | None, intact: float) -> str:
-    """Returns "right" if a cause is named, "WRONG" if it is another one or the mended drafter is worse than the intact one, else
-    "not named"."""
+    """Returns "right", "not named" or "WRONG".
+
+    It is "WRONG" if the reported cause is not among the way's causes, or if the mended drafter is worse than the intact one.
+
+    mended, intact: α of the mended drafter (None if there is none) and of the intact one.
+    """
     diagnosis = findings.diagnosis
     assert diagnosis is not None
     if mended is not None and mended < RESTORED * intact:
@@ -86,7 +95,11 @@ def judged(findings: Findings, way: Broken, mended: float | None, intact: float)
 
 
 def located(findings: Findings, mark: str) -> str:
-    """Returns the mark with a reference: also "right" if both draft alike, or more than half of all parts must be exchanged."""
+    """Returns the mark for an examination with a reference.
+
+    mark: result of ``judged``. "not named" becomes "right" in two cases: drafter and reference draft equally well, or more than
+        half of all parts would have to be exchanged, so that no single part is at fault.
+    """
     reference = findings.reference
     swap = reference and reference.exchange
     alike = reference is not None and not reference.better
@@ -113,15 +126,15 @@ def main() -> None:
     for name, way in ways.items():
         began = time.process_time()
         with TemporaryDirectory() as folder:
-            found, mended = examiner.examine(way, Path(folder), arguments.reference)
+            findings, mended = examiner.examine(way, Path(folder), arguments.reference)
             intact = 0.0 if way.target else examiner.intact(way, Path(folder))
-        mark = judged(found, way, mended, intact)
-        mark = located(found, mark) if arguments.reference else mark
+        mark = judged(findings, way, mended, intact)
+        mark = located(findings, mark) if arguments.reference else mark
         counts[mark] += 1
-        assert found.diagnosis is not None
+        assert findings.diagnosis is not None
         after = f"\n  α {mended:.2f} after mending" if mended is not None else ""
         print(
-            f"{name}: {mark}, {time.process_time() - began:.0f} s of CPU\n  {found.diagnosis.sentence}{after}",
+            f"{name}: {mark}, {time.process_time() - began:.0f} s of CPU\n  {findings.diagnosis.sentence}{after}",
             flush=True,
         )
     print(f"{counts['right']} right, {counts['not named']} not named, {counts['WRONG']} wrong of {len(ways)}")

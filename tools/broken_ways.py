@@ -1,6 +1,6 @@
 """Ways to break the bundled drafters and their target (``WAYS``), and sound variants (``SOUND``), to test the doctor.
 
-Each way writes a folder in the form of a published checkpoint. The ways in ``KEPT_OUT`` were not used to tune the doctor.
+Each way writes a folder in a published format. The ways in ``KEPT_OUT`` were not used to tune the doctor.
 """
 
 from __future__ import annotations

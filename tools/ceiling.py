@@ -1,12 +1,13 @@
 """Computes upper bounds of the speed of cost-aware steps from replays: ``python -m tools.ceiling``.
 
 At every position of texts from plain decoding, drafts are made with every γ and number of re-drafts that a step may choose. This
-gives the accepted tokens of every possible step. With the measured table of times, dynamic programming finds the quickest steps:
+gives the accepted tokens of every possible step. With the measured table of times, dynamic programming finds the quickest steps,
+for two bounds:
 
 * *sizes*: γ and the numbers of re-drafts and nodes are optimal. Prefixes and nodes are taken in the order of the drafters'
   probabilities, as in a step.
-* *nodes*: as *sizes*, but the step also knows in advance which nodes of the tree will be accepted, and verifies only those. Only the
-  drafters' tokens and times limit this bound.
+* *nodes*: as *sizes*, but the step also knows in advance which nodes of the tree will be accepted, and verifies only those. Only
+  the drafters' tokens and times limit this bound.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from d2sd.methods import METHODS, FirstDraft
 from d2sd.replay.recorded import Replay
 from d2sd.tree.walk import walk
 
-# At a position: the number of re-drafts, and the numbers of nodes to verify so that 1, 2, … tokens are accepted.
+# The number of re-drafts at a position, and the numbers of nodes that must be verified so that 1, 2, … tokens are accepted.
 NeededNodes = tuple[int, list[int]]
 
 
 class Forced(Controller):
-    """Always drafts ``size`` tokens, re-drafts from the ``count`` likeliest prefixes, and keeps all nodes."""
+    """A controller that always uses the block size ``size``, re-drafts from the ``count`` likeliest prefixes, and keeps all nodes."""
 
     min_log_probability = -7.0
 
@@ -45,7 +46,9 @@ class Forced(Controller):
 
 @torch.inference_mode()
 def needed_nodes(replay: Replay, config: DecodeConfig, controller: Forced) -> Iterator[NeededNodes]:
-    """Drafts at every position of a text. Yields the result at each position."""
+    """Drafts at every position of a text. Yields, for each position, the number of re-drafts and the numbers of nodes
+    (``NeededNodes``).
+    """
     engine, ids, begin = replay.engine, replay.ids, replay.begin
     drafters = engine.drafters(config, len(ids))
     drafters.controller = controller
@@ -63,7 +66,7 @@ def needed_nodes(replay: Replay, config: DecodeConfig, controller: Forced) -> It
 def quickest(ways: dict[int, list[list[NeededNodes]]], costs: StageCosts, exact: bool) -> float:
     """Returns the minimum seconds for a text.
 
-    ways: for each γ, a list with one entry per number of re-drafts: the results at all positions.
+    ways: for each γ, a list with one entry per number of re-drafts. An entry has the result of ``needed_nodes`` at every position.
     exact: whether only accepted nodes are verified.
     """
     count = len(next(iter(ways.values()))[0])

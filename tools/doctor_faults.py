@@ -1,7 +1,7 @@
-"""Examines bundled drafters with random faults in their weights. The doctor must write a report on each.
+"""Examines bundled drafters with random faults in their weights. The doctor must write a report on each of them.
 
-``python -m tools.doctor_faults --count 200`` prints a table by kind of fault. Faults are numbered
-from 0; the number selects the kind and the drafter and is the random seed, so fault n is the same in every run.
+``python -m tools.doctor_faults --count 200`` prints a table by kind of fault. Faults are numbered from 0. The number selects the
+kind and the drafter and is the random seed, so fault n is the same in every run.
 """
 
 from __future__ import annotations
@@ -38,12 +38,11 @@ FP8_LARGEST = 448.0  # largest value in e4m3
 
 
 def _draw(w: Tensor, generator: torch.Generator, count: int) -> Tensor:
-    """Returns ``count`` random indices into the flattened tensor."""
     return torch.randint(w.numel(), (count,), generator=generator)
 
 
 def _at(w: Tensor, generator: torch.Generator, value: float) -> Tensor:
-    """Returns the tensor with ``value`` at up to five random indices."""
+    """Returns the tensor with ``value`` at one to five random indices."""
     changed = w.flatten().clone()
     changed[_draw(w, generator, 1 + int(torch.randint(5, (1,), generator=generator)))] = value
     return changed.view_as(w)
@@ -89,7 +88,12 @@ FAULTS: dict[str, Callable[[Tensor, torch.Generator], Tensor]] = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A kind of fault, the bundled drafter that gets it, and the function that changes this drafter's weights."""
+    """A fault.
+
+    kind: key of ``FAULTS``.
+    part: folder of the bundled drafter that gets the fault.
+    change: function that returns the drafter's changed weights.
+    """
 
     kind: str
     part: str
@@ -116,7 +120,7 @@ def random_fault(number: int) -> Fault:
 
 
 def written(target: Target, prompts: Sequence[str]) -> list[Text]:
-    """Returns the target's texts for these prompts, with the features of all its layers."""
+    """Returns the texts that the target writes for the prompts, with the features of all its layers."""
     engine, config = Engine(Models(target)), DecodeConfig("autoregressive", examination.TOKENS)
     texts = examination.generate_texts(target, [engine.encode(p, config) for p in prompts], examination.TOKENS)
     return [with_features(target, text, range(target.config.num_hidden_layers)) for text in texts]
@@ -130,7 +134,11 @@ class Prober:
         self.texts = written(target, self.prompts)
 
     def report(self, fault: Fault, folder: Path) -> Findings:
-        """Examines a drafter, writes the report, and mends the drafter if possible. Any exception is a bug of the doctor."""
+        """Examines a faulty drafter, writes the report, and mends the drafter if possible. Returns the findings. Any exception is a
+        bug of the doctor.
+
+        folder: empty folder for the drafters.
+        """
         drafter = copied(folder / "drafter", weights=fault.change, part=fault.part)
         asked = Asked(str(drafter), self.prompts, visible=2 if fault.part == "vp" else 0)
         examination = Examination(asked, self.target, None, self.texts)
@@ -155,14 +163,14 @@ def main() -> None:
         counts["faults"] += 1
         with TemporaryDirectory() as folder:
             try:
-                found = prober.report(fault, Path(folder))
+                findings = prober.report(fault, Path(folder))
             except Exception:
                 counts["tracebacks"] += 1
                 print(f"fault {number}, {fault.kind} in {fault.part}:\n{traceback.format_exc()}", flush=True)
                 continue
-        counts["named"] += found.diagnosis is not None and found.diagnosis.names_fault
-        failures = [f"{f.part} ({f.reason})" for f in found.failures]
-        failures += [f"{t.variant.description} ({t.failure})" for t in found.trials if t.failure]
+        counts["named"] += findings.diagnosis is not None and findings.diagnosis.names_fault
+        failures = [f"{f.part} ({f.reason})" for f in findings.failures]
+        failures += [f"{t.variant.description} ({t.failure})" for t in findings.trials if t.failure]
         counts["with failed parts"] += bool(failures)
         if failures:
             print(f"fault {number}, {fault.kind} in {fault.part}: failed: {'; '.join(failures)}", flush=True)

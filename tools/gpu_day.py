@@ -4,15 +4,15 @@ The parts run in this order, each in separate processes. A part is stopped at it
 
 1. ``check``: ``train pair`` for the bundled target, to test whether training works on the machine;
 2. ``recipe``: ``train recipe smollm2``, the drafters of SmolLM2;
-3. ``calls``: every call of flashinfer against its reference;
+3. ``calls``: every call of flashinfer, compared with its reference;
 4. ``bench``: ``bench gpu`` with fused and with plain layers;
 5. ``engine``: the engine's GPU tests;
 6. ``profile``: kernels of a step by name.
 
 flashinfer's kernels are compiled during the first two parts. A second call continues the work in ``runs/gpu_day``. After every
-part, all results so far are written to OUT as a few files: ``results.tar.gz`` with logs, figures and ``summary.json``, and an
-archive of the drafters, split into pieces (unpack with ``cat OUT/weights.tar.* | tar x``). The exit code is 1 if a part failed or
-was stopped. ``--rehearse`` runs all parts on a CPU with small sizes, in less than ten minutes.
+part, all results so far are written to OUT as a few files. ``results.tar.gz`` has logs, figures and ``summary.json``. An archive of
+the drafters is split into pieces (unpack it with ``cat OUT/weights.tar.* | tar x``). The exit code is 1 if a part failed or was
+stopped. ``--rehearse`` runs all parts on a CPU with small sizes, in less than ten minutes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ THINGS = ("ball", "key", "map", "shell", "box", "kite", "boat", "lamp", "seed", 
 RESULTS = (".log", ".json", ".md")
 Command = tuple[str, ...]
 
-# ``compile`` has a process for each of these: calls of ``tests.flashinfer_calls``, and attention with and without a mask.
+# The part ``compile`` has one process for each of these: calls of ``tests.flashinfer_calls``, and attention with and without a mask.
 COMPILED = (
     "norm",
     "add and norm",
@@ -63,9 +63,9 @@ for name, given, work in calls(16, 1):
     if name == what:
         work(*(t.to(device) for t in given))
 if "attention" in what:
-    query, own = (torch.randn(1, h, 16, 128, dtype=torch.bfloat16, device=device) for h in (32, 8))
+    query, key = (torch.randn(1, h, 16, 128, dtype=torch.bfloat16, device=device) for h in (32, 8))
     mask = torch.ones(16, 16, dtype=torch.bool, device=device).tril() if "masked" in what else None
-    flashinfer.FlashInfer()(query, (own, own), (own, own), mask, 0.1)
+    flashinfer.FlashInfer()(query, (key, key), (key, key), mask, 0.1)
 if device != "cpu":
     torch.cuda.synchronize()
 """
@@ -84,18 +84,18 @@ for method in ("autoregressive", "d2sd"):
             bench.run.step()()
             if device != "cpu":
                 torch.cuda.synchronize()
-    found = collections.defaultdict(list)
+    times_by_kernel = collections.defaultdict(list)
     for event in profile.events():
-        found[event.name].append(event.cpu_time if device == "cpu" else event.device_time)
-    print(method, sum(map(len, found.values())), "kernels and copies")
-    for name, times in sorted(found.items(), key=lambda pair: -sum(pair[1])):
+        times_by_kernel[event.name].append(event.cpu_time if device == "cpu" else event.device_time)
+    print(method, sum(map(len, times_by_kernel.values())), "kernels and copies")
+    for name, times in sorted(times_by_kernel.items(), key=lambda pair: -sum(pair[1])):
         print(f"{sum(times):9.1f} us {len(times):5d} x {name[:110]}")
 """
 
 
 @dataclass(frozen=True)
 class Part:
-    """Processes that run at the same time.
+    """A part of the run: processes that run at the same time.
 
     commands: arguments of Python, one tuple per process.
     limit: seconds after which the processes are stopped.
@@ -141,7 +141,7 @@ def parts(work: Path, device: str, target: str, prompts: Sequence[str], rehearsa
 
 
 class Running:
-    """Starts the processes of a part."""
+    """The running processes of a part, which are started by the constructor. They write to the file ``log``."""
 
     def __init__(self, part: Part, log: Path, clock: Callable[[], float]):
         self._clock, self._began = clock, clock()
@@ -156,7 +156,10 @@ class Running:
             ]
 
     def wait(self, latest: float) -> dict[str, object]:
-        """Waits for all processes, and stops them at the limit or at ``latest``. Returns exit codes (None if stopped) and seconds."""
+        """Waits for all processes, and stops them at the part's time limit or at the time ``latest``.
+
+        Returns the exit codes (None for a stopped process), the seconds, and whether all processes succeeded.
+        """
         codes: list[int | None] = []
         for process in self._processes:
             try:
@@ -172,9 +175,11 @@ class Running:
 def run(
     chosen: Sequence[Part], seconds: float, work: Path, out: Path, clock: Callable[[], float] = time.monotonic
 ) -> bool:
-    """Runs parts within a total of ``seconds``, and packs the results after each. Returns whether all succeeded.
+    """Runs parts one after another, and packs the results after each. Returns whether all succeeded.
 
-    clock: returns the time in seconds.
+    seconds: time limit of all parts together.
+    work, out: folders as for ``pack``.
+    clock: function that returns the time in seconds.
     """
     latest, summary = clock() + seconds, dict[str, dict[str, object]]()
     beside: dict[str, Running] = {}
@@ -200,7 +205,9 @@ def run(
 
 
 def pack(work: Path, out: Path) -> None:
-    """Packs the results in ``work`` into ``out``: an archive of small files, and one of drafters in pieces of ``PIECE`` bytes."""
+    """Packs the results in the folder ``work`` into the folder ``out``: an archive of small files, and an archive of the drafters
+    in pieces of ``PIECE`` bytes.
+    """
     small = [p for p in sorted(work.rglob("*")) if p.suffix in RESULTS or p.name == "metrics.jsonl"]
     with tarfile.open(out / "results.tar.gz", "w:gz") as file:
         for path in small:
@@ -215,7 +222,9 @@ def pack(work: Path, out: Path) -> None:
 
 
 def save_miniature(out: Path) -> None:
-    """Saves a random target that fits the recipe of SmolLM2: number of layers, vocabulary, chat template and mask token."""
+    """Saves a small random target that fits the recipe of SmolLM2, with the same number of layers, a chat template and the mask
+    token.
+    """
     import torch
     from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 

@@ -1,9 +1,9 @@
-"""Kills every stage of training at random moments and resumes with the same command: ``python -m tools.kills``.
+"""Kills every stage of training at random moments and resumes it with the same command: ``python -m tools.kills``.
 
 First, a small target is trained. Then every stage is killed (SIGKILL) ten times, at random moments. After each kill, the same
 command is run again; after every five kills, the command may finish. A table shows, for each stage, the numbers of kills,
-resumptions and lost lines of text files. A resumption is a command after a kill that succeeds, or reaches the stage again. The
-exit code is 1 if a command failed or did not resume, or if a line was lost. ``--only`` selects stages.
+resumptions and lost lines of text files. A command after a kill counts as a resumption if it succeeds or reaches the stage again.
+The exit code is 1 if a command failed or did not resume, or if a line was lost. ``--only`` selects stages.
 """
 
 from __future__ import annotations
@@ -40,7 +40,14 @@ KILLS_BEFORE_END, SHARE = 5, 0.8  # kills before a command may finish; kills occ
 
 @dataclass
 class Stage:
-    """A command, its part that is killed, and the counts of kills, resumptions and lost lines."""
+    """A command, the part of it that is killed, and what happened so far.
+
+    arguments: arguments of ``d2sd``, without ``--out``.
+    out: output file or folder of the command.
+    part: name of the part of ``train pair`` that is killed; empty: the whole command.
+    kills, resumed, lost: numbers of kills, of resumptions and of lost lines.
+    problems: what went wrong, one clause each.
+    """
 
     name: str
     arguments: list[str]
@@ -53,7 +60,10 @@ class Stage:
 
 
 def stages(work: Path) -> list[Stage]:
-    """Returns all stages. work: folder of the target, its responses and all output."""
+    """Returns all stages.
+
+    work: folder of the target, its responses and all output.
+    """
     target, prompts, responses = (str(work / name) for name in ("target", "prompts.jsonl", "r.jsonl"))
     chat, target_option = str(work / "chat"), ["--target", target]
     drafter = [*target_option, "--responses", responses, "--steps", "60", "--save-every", "5", "--keep-every", "20"]
@@ -83,7 +93,7 @@ def stages(work: Path) -> list[Stage]:
 
 
 def prepare(work: Path) -> int:
-    """Writes a target, a copy of it with a chat template, its responses, and prompts. Returns 0."""
+    """Writes a target, a copy of it with a chat template, its responses, and prompts. Returns 0, the exit code."""
     texts = sums(200)
     save_target(texts, work / "target", STEPS)
     answers = RegenerateConfig(max_new_tokens=24)
@@ -97,7 +107,7 @@ def prepare(work: Path) -> int:
 
 
 def _tell(part: str, pipe: int) -> None:
-    """Makes ``train pair`` write "b" to a pipe when ``part`` begins, and "e" when it ends."""
+    """Makes ``train pair`` write "b" to the file descriptor ``pipe`` when ``part`` begins, and "e" when it ends."""
     plain = pair.State.stage
 
     @contextmanager
@@ -111,7 +121,10 @@ def _tell(part: str, pipe: int) -> None:
 
 
 def begin(work: Callable[[], int], log: Path) -> int:
-    """Starts ``work`` in a separate process, which exits with the return value of ``work``. Returns the process id."""
+    """Runs ``work`` in a new process, which exits with the value that ``work`` returns. Returns the process id.
+
+    log: file to which the process writes its output.
+    """
     process = os.fork()
     if process:
         return process
@@ -130,7 +143,10 @@ def begin(work: Callable[[], int], log: Path) -> int:
 
 
 def command(stage: Stage, pipe: int) -> int:
-    """Runs the command of a stage. It writes to ``pipe`` when ``stage.part`` begins and ends. Returns the exit code."""
+    """Runs the command of a stage. Returns its exit code.
+
+    pipe: file descriptor to which "b" and "e" are written when ``stage.part`` begins and ends.
+    """
     if stage.part:
         _tell(stage.part, pipe)
     else:
@@ -139,10 +155,11 @@ def command(stage: Stage, pipe: int) -> int:
 
 
 def run(stage: Stage, log: Path, delay: float | None) -> tuple[int | None, float]:
-    """Runs the command, and kills it ``delay`` seconds after its part begins; None: never.
+    """Runs the command of a stage, and kills it ``delay`` seconds after its part begins, or earlier if the part ends.
 
-    If the part ends earlier, the command is killed at the end of the part. Returns the exit code (None if killed) and the part's
-    duration in seconds.
+    delay: None: the command is not killed.
+
+    Returns the exit code (None if killed), and the part's duration in seconds.
     """
     pipe, theirs = os.pipe()
     process, began, ended = begin(partial(command, stage, theirs), log), None, None
@@ -168,7 +185,7 @@ def run(stage: Stage, log: Path, delay: float | None) -> tuple[int | None, float
 
 
 def lines(out: Path) -> dict[Path, list[bytes]]:
-    """Returns the complete lines of all text files that a command writes."""
+    """Returns the complete lines of all text files that a command writes, by file."""
     files = [out] if out.suffix == ".jsonl" else [out / name for name in TEXTS]
     return {
         path: [line for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
@@ -178,7 +195,10 @@ def lines(out: Path) -> dict[Path, list[bytes]]:
 
 
 def kill_repeatedly(stage: Stage, kills: int, draw: random.Random) -> None:
-    """Kills a stage ``kills`` times. The command may finish after every ``KILLS_BEFORE_END`` kills."""
+    """Kills a stage ``kills`` times at random moments, and records the result in ``stage``.
+
+    The command may finish after every ``KILLS_BEFORE_END`` kills.
+    """
     stage.out.parent.mkdir()
     log = stage.out.parent / "log.txt"
     code, whole = run(stage, log, None)
@@ -203,7 +223,7 @@ def kill_repeatedly(stage: Stage, kills: int, draw: random.Random) -> None:
 
 
 def _made_small() -> None:
-    """Replaces the recipe's settings for SmolLM2 by settings that fit the small target."""
+    """Replaces the settings of the recipe for SmolLM2 by settings that fit the small target."""
     small_pair, small_eagle3 = pair.PairTraining, pair.Eagle3Training
     names = {"target_layer_ids": None, "mask_token": None, "draft_vocab_size": None, "max_new_tokens": 32}
     pair.PairTraining = lambda **given: small_pair(**given | names)  # type: ignore[misc, assignment]

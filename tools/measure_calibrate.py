@@ -59,7 +59,7 @@ DRAWN = """async () => {
 
 
 def repeated(count: int = STEPS) -> list[Trace]:
-    """Returns repetitions of the recorded run with ``count`` steps in all."""
+    """Returns as many copies of the recorded run as are needed for ``count`` steps. The last copy is cut."""
     trace = presets.opening().trace()
     whole, rest = divmod(count, len(trace.steps))
     return [*[trace] * whole, replace(trace, steps=trace.steps[:rest])]

@@ -1,5 +1,8 @@
 """Ways to break the bundled drafters that were made without knowledge of the doctor (``OUTSIDE``), and sound variants
-(``OUTSIDE_SOUND``). They imitate mistakes of conversion, quantisation, sharding and merging."""
+(``OUTSIDE_SOUND``).
+
+They imitate mistakes of conversion, quantisation, sharding and merging.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ Change = Callable[[Tensor], Tensor]
 
 
 def in_float(change: Change) -> Change:
-    """Applies a change in float32. Returns the result in the tensor's dtype."""
+    """Returns a function that applies ``change`` in float32 and returns the result in the tensor's dtype."""
     return lambda w: change(w.float()).to(w.dtype)
 
 
@@ -50,17 +53,19 @@ def both(*changes: Callable[[Weights], Weights]) -> Callable[[Weights], Weights]
 
 
 def drawn(seed: int, size: int, spread: float) -> Tensor:
-    """Returns random smoothing scales around 1."""
+    """Returns ``size`` random scales around 1, as for smoothing of activations."""
     return torch.exp(torch.randn(size, generator=torch.Generator().manual_seed(seed)) * spread).clamp(0.2, 8)
 
 
 def pairs_of_rows(w: Tensor) -> Tensor:
-    """Reorders the rows of each head of size 64 from two halves into adjacent pairs."""
+    """Reorders the rows of each head of size 64 from two halves to adjacent pairs."""
     return w.view(-1, 2, 32, w.shape[1]).transpose(1, 2).reshape(w.shape)
 
 
 def split_by_rank(w: Weights) -> Weights:
-    """Splits gate and up, fused for two ranks as gate 0, up 0, gate 1, up 1, in the middle."""
+    """Imitates a wrong split of fused matrices. Gate and up were fused for two ranks as gate 0, up 0, gate 1, up 1, and are split
+    in the middle.
+    """
     for n in range(3):
         gate, up = (f"layers.{n}.mlp.{part}_proj.weight" for part in ("gate", "up"))
         (g0, g1), (u0, u1) = w[gate].chunk(2), w[up].chunk(2)
@@ -69,7 +74,9 @@ def split_by_rank(w: Weights) -> Weights:
 
 
 def smoothed(w: Weights) -> Weights:
-    """Moves scales from the input norm into q, k and v. The context's keys and values do not pass this norm."""
+    """Moves scales from the input norm to q, k and v. This is wrong for keys and values of the context, which do not pass this
+    norm.
+    """
     for n in range(3):
         scale, norm = drawn(n, 192, 0.7), f"layers.{n}.input_layernorm.weight"
         w[norm] = (w[norm].float() / scale).to(w[norm].dtype)
@@ -84,19 +91,21 @@ def adapter(w: Tensor) -> Tensor:
 
 
 def scales_reshaped(w: Tensor) -> Tensor:
-    """Rounds to 4 bits in groups of 64, and reads the scales, stored by group and row, by row and group."""
+    """Rounds a matrix to 4 bits in groups of 64, but confuses the order of the scales: they are stored by group and row, and read
+    by row and group.
+    """
     groups = w.view(w.shape[0], -1, 64)
     scale = groups.abs().amax(-1) / 7
     return ((groups / scale[..., None]).round() * scale.T.reshape(scale.shape)[..., None]).view(w.shape)
 
 
 def without_padding(w: Weights) -> Weights:
-    """Reads the tensors of layer 0 from a flat buffer in which each is padded to a multiple of 7, without the padding."""
+    """Imitates a reader that ignores padding: in a flat buffer, each tensor of layer 0 is padded to a multiple of 7 entries."""
     names = sorted((n for n in w if n.startswith("layers.0.")), key=lambda n: "q_proj" not in n)
     flat = torch.cat([torch.cat([w[n].flatten(), w[n].new_zeros(-w[n].numel() % 7)]) for n in names])
-    at = 0
+    offset = 0
     for n in names:
-        w[n], at = flat[at : at + w[n].numel()].view(w[n].shape).clone(), at + w[n].numel()
+        w[n], offset = flat[offset : offset + w[n].numel()].view(w[n].shape).clone(), offset + w[n].numel()
     return w
 
 
@@ -106,7 +115,7 @@ def second_shard_of_vp(w: Weights) -> Weights:
 
 
 def stale(out: Path) -> Path:
-    """Writes good weights, and beside them an index of shards from before training."""
+    """Writes good weights, beside shards and their index from before training."""
     sharded(untrained(out), 2)
     shutil.copyfile(TINY / "dflash" / "model.safetensors", out / "model.safetensors")
     return out
@@ -124,17 +133,21 @@ def pruned(w: Tensor) -> Tensor:
 
 
 def half_vocabulary(rows: Tensor, listed: Tensor) -> Broken:
-    """An EAGLE-3 drafter whose LM head has the rows of these tokens, while d2t lists other ones."""
+    """Returns an EAGLE-3 drafter with a wrong map of its draft vocabulary.
+
+    rows: tokens of the rows of its LM head.
+    listed: tokens that the map d2t lists.
+    """
 
     def cut(w: Weights) -> Weights:
-        known = torch.zeros(4096, dtype=torch.bool).index_fill(0, listed, True)
-        return {**w, "lm_head.weight": w["lm_head.weight"][rows].clone(), "d2t": listed - torch.arange(len(listed)), "t2d": known}  # fmt: skip
+        drafted = torch.zeros(4096, dtype=torch.bool).index_fill(0, listed, True)
+        return {**w, "lm_head.weight": w["lm_head.weight"][rows].clone(), "d2t": listed - torch.arange(len(listed)), "t2d": drafted}  # fmt: skip
 
     return Broken("", lambda out: copied(out, outer(draft_vocab_size=len(rows)), cut, "eagle3"), part="eagle3")
 
 
 def zero_chunk(out: Path) -> Path:
-    """Writes a folder with 128 KiB of zeros within its file, as after an interrupted download."""
+    """Writes a folder whose weight file contains 128 KiB of zeros, as after an interrupted download."""
     copied(out, part="dspark")
     raw = bytearray((out / "model.safetensors").read_bytes())
     raw[11 << 17 : 12 << 17] = bytes(1 << 17)
@@ -191,7 +204,7 @@ OUTSIDE = {
 
 
 def rescaled(w: Weights) -> Weights:
-    """Multiplies matrices by powers of two that norms or the next matrices undo."""
+    """Multiplies matrices by powers of two. The norms or the next matrices undo them, so that the drafter stays sound."""
     factors = {"fc": 8, "q_proj": 2, "k_proj": 0.5, "v_proj": 4, "o_proj": 0.25, "q_norm": 2, "k_norm": 0.5, "up_proj": 2, "down_proj": 0.5}  # fmt: skip
     return {n: t * factors.get(n.split(".")[-2], 1) for n, t in w.items()}
 
@@ -206,7 +219,7 @@ def permuted_neurons(w: Weights) -> Weights:
 
 
 def folded(w: Weights) -> Weights:
-    """Folds the norms before the MLPs into gate and up, in float32."""
+    """Multiplies the weights of the norms before the MLPs into gate and up, in float32, and sets these norms to 1."""
     w = {n: t.float() for n, t in w.items()}
     for n in range(3):
         norm = w[f"layers.{n}.post_attention_layernorm.weight"]
@@ -222,7 +235,7 @@ def rotated_values(w: Weights) -> Weights:
 
 
 def with_borrowed(w: Weights) -> Weights:
-    """Adds copies of the target's tables, in float16, and the names of another tool."""
+    """Adds copies of the target's embedding and LM head in float16, and renames the tensors as another tool does."""
     table = target_table()
     w = {("logit_head." + n if n.startswith("markov_head") else n): t for n, t in w.items()}
     w |= {"embed_tokens.weight": table, "lm_head.weight": table.clone(), "verifier_lm_head.weight": table.clone()}

@@ -1,6 +1,6 @@
 """Measures the page on this machine: ``python -m tools.page_bench`` starts the page and drives it in headless Chromium.
 
-Prints times of first paint, scrubbing and animation, and the engine's slowdown while a page is open.
+Prints the times of first paint, scrubbing and animation, and by how much an open page slows the engine down.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ SCRUB = """async (steps) => {
 
 
 def long_trace(steps: int) -> str:
-    """Returns an unfinished trace that repeats the steps of the recorded run under new numbers."""
+    """Returns an unfinished trace of ``steps`` steps: the steps of the recorded run, repeated under new numbers."""
     lines = presets.opening().lines()
     recorded = [step for step in map(json.loads, lines) if step["event"] == "StepDone"]
     out, elapsed = lines[:2], 0.0
@@ -100,7 +100,7 @@ def wide_step(nodes: int) -> str:
 
 
 def play(browser: Browser, address: str) -> list[float]:
-    """Returns the milliseconds between frames of an animated step while every core is busy."""
+    """Returns the milliseconds between the frames of an animated step while every core is busy."""
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
     try:
         with window(browser) as page:
@@ -117,7 +117,10 @@ def play(browser: Browser, address: str) -> list[float]:
 
 @contextmanager
 def window(browser: Browser, *scripts: str) -> Iterator[Page]:
-    """Yields a page in a new context, so that nothing is cached."""
+    """Context of a page in a new browser context, in which nothing is cached.
+
+    scripts: JavaScript that runs before the page's own scripts.
+    """
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     for script in scripts:
         context.add_init_script(script)
@@ -128,7 +131,7 @@ def window(browser: Browser, *scripts: str) -> Iterator[Page]:
 
 
 def first_tree(browser: Browser, address: str) -> list[float]:
-    """Returns the milliseconds from navigation to the first node of the tree, for each visit."""
+    """Returns, for each visit, the milliseconds from navigation to the first node of the tree."""
     milliseconds = []
     for _ in range(VISITS):
         with window(browser, WATCH_FIRST_TREE) as page:
@@ -138,7 +141,7 @@ def first_tree(browser: Browser, address: str) -> list[float]:
 
 
 def scrub(browser: Browser, address: str) -> list[float]:
-    """Returns the milliseconds from key press to painted frame, for each step."""
+    """Returns, for each step, the milliseconds from key press to painted frame."""
     with window(browser) as page:
         opened(page, address)
         upload(page, "long.jsonl", long_trace(STEPS).encode())
@@ -151,7 +154,7 @@ def scrub(browser: Browser, address: str) -> list[float]:
 
 
 class Server:
-    """The page in a separate process (``tools.page_server``), so that this process does not slow down its engine."""
+    """The page in a separate process (``tools.page_server``), so that the measuring process does not slow down its engine."""
 
     def __init__(self) -> None:
         command = [sys.executable, "-m", "tools.page_server", str(TOKENS)]
@@ -159,11 +162,11 @@ class Server:
         self.address = self._answer()
 
     def alone(self, method: str) -> float:
-        """Returns tokens/s of a run without the page."""
+        """Returns the tokens per second of a run that the page does not show."""
         return self._ask(f"alone {method} {PROMPT}")
 
     def shown(self) -> float:
-        """Waits for the next run of the page to end and returns its tokens/s."""
+        """Waits until the next run of the page ends. Returns its tokens per second."""
         return self._ask("next")
 
     def close(self) -> None:
@@ -181,7 +184,10 @@ class Server:
 
 
 def watched(browser: Browser, server: Server, method: str) -> tuple[list[float], list[float], list[float]]:
-    """Returns tokens/s without and with the page, measured in turn, and the milliseconds of the page's long tasks."""
+    """Compares runs that the page shows with runs without the page, in turn.
+
+    Returns the tokens per second of both kinds of runs (first without the page), and the milliseconds of the page's long tasks.
+    """
     alone, seen, tasks = [], [], []
     with window(browser, WATCH_LONG_TASKS) as page:
         opened(page, f"{server.address}?model=tiny")  # the server times this model's engine
@@ -199,7 +205,10 @@ def watched(browser: Browser, server: Server, method: str) -> tuple[list[float],
 
 
 def read(server: Server, method: str) -> tuple[list[float], list[float]]:
-    """Returns tokens/s without and with a process that reads the run but draws nothing, measured in turn."""
+    """Compares runs that a process reads without drawing them (``tools.page_reader``) with runs that nobody reads, in turn.
+
+    Returns the tokens per second of both kinds of runs, first those that nobody reads.
+    """
     alone, seen = [], []
     command = [sys.executable, "-m", "tools.page_reader", server.address, str(TOKENS), method]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader:
@@ -215,7 +224,7 @@ def read(server: Server, method: str) -> tuple[list[float], list[float]]:
 
 
 def slower(alone: list[float], seen: list[float]) -> str:
-    """Returns the median slowdown over the pairs of measurements."""
+    """Returns, as text, the median slowdown over the pairs of measurements."""
     return f"{1 - statistics.median(b / a for a, b in zip(alone, seen, strict=True)):+.1%} slower"
 
 

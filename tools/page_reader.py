@@ -1,6 +1,6 @@
 """Reads runs of the page like a browser, but draws nothing: ``python -m tools.page_reader ADDRESS TOKENS METHOD``.
 
-For every line on standard input it makes a run of METHOD with TOKENS tokens, and prints the number of received bytes.
+For every line on standard input, it starts a run of METHOD with TOKENS tokens, and prints the number of bytes received.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from urllib.request import Request, urlopen
 
 
 class Reader:
-    """A simulated browser window, which sends requests to the page's server. ``address``: ends in a slash."""
+    """A simulated browser window, which sends requests to the page's server.
+
+    address: URL of the page, with a slash at its end.
+    """
 
     def __init__(self, address: str, tokens: int, method: str):
         self.address, self.window = address, uuid.uuid4().hex[:11]
@@ -34,7 +37,7 @@ class Reader:
         self.values = [asked.get(props[i].get("elem_id"), props[i].get("value")) for i in self.work["inputs"]]
 
     def read(self) -> int:
-        """Starts a run and reads it to its end. Returns the number of bytes."""
+        """Starts a run and reads it to its end. Returns the number of bytes received."""
         window = self.window
         self._post("run/predict", self.request["id"], [None] * len(self.request["inputs"]), window)
         self._post("queue/join", self.work["id"], self.values, window)

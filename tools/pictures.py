@@ -33,8 +33,8 @@ def film(page: Page, address: str) -> None:
     slider = page.locator("#explorer .way input")
     stages = float(slider.get_attribute("max") or 0)
     frames = []
-    for at in range(round(stages * FRAMES_PER_STAGE) + 1):
-        slider.evaluate(MOVE, at / FRAMES_PER_STAGE)
+    for frame in range(round(stages * FRAMES_PER_STAGE) + 1):
+        slider.evaluate(MOVE, frame / FRAMES_PER_STAGE)
         frames.append(Image.open(io.BytesIO(page.screenshot(clip=view))).convert("RGB"))
     times = [round(1200 / FRAMES_PER_STAGE)] * (len(frames) - 1) + [3000]
     first, *others = frames

@@ -1,6 +1,6 @@
 """Writes the reference in ``docs/python.md``, below its introduction, from the signatures and docstrings of public names.
 
-Run with ``make docs``; a test compares the file with ``page()``.
+Run it with ``make docs``; a test compares the file with ``page()``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _AsWritten(str):
 
 
 def public() -> Iterator[tuple[str, str, Any]]:
-    """Yields package, name and value of every public name. Methods and properties follow their class."""
+    """Yields package, name and value of every public name. The methods and properties of a class follow the class."""
     for package in PACKAGES:
         module = import_module(package)
         for name in sorted(module.__all__, key=str.casefold):
@@ -47,13 +47,15 @@ def public() -> Iterator[tuple[str, str, Any]]:
 
 
 def parameters(documented: str) -> list[tuple[str, str]]:
-    """Returns the parameters or fields that a docstring describes: their names, separated by commas, and the text."""
+    """Returns the parameters or fields that a docstring describes: pairs of their names, separated by commas, and their
+    description.
+    """
     described = re.findall(rf"^{PARAMETER.pattern}((?:\n {{4}}.*)*)", inspect.cleandoc(documented), re.MULTILINE)
     return [(names, text + more) for names, text, more in described]
 
 
 def docstring(value: Any) -> str:
-    """Returns the docstring; for a class, also the descriptions of inherited fields."""
+    """Returns the docstring of ``value``. If it is a class, the descriptions of its inherited fields are added."""
     bases = [base for base in getattr(value, "__mro__", ())[1:] if base.__module__.startswith("d2sd.")]
     inherited = [f"{names}: {text}" for base in bases for names, text in parameters(base.__doc__ or "")]
     return "\n".join([inspect.cleandoc(value.__doc__ or ""), *inherited])
@@ -104,7 +106,7 @@ def reference() -> Iterator[str]:
 
 
 def page() -> str:
-    """Returns the text of ``docs/python.md``: its present introduction, and the reference."""
+    """Returns the text of ``docs/python.md``: its present introduction, followed by the new reference."""
     introduction = PATH.read_text(encoding="utf-8").partition(MARK)[0]
     return "\n\n".join([f"{introduction}{MARK.strip()}", *reference()]) + "\n"
 

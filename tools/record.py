@@ -1,4 +1,4 @@
-"""Records the content that the page opens with: ``python -m tools.record`` writes the runs of Explore, Race, Calibrate and Learn."""
+"""Records the runs that the page opens with: ``python -m tools.record`` writes those of Explore, Race, Calibrate and Learn."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ MEASURED, MEASURED_TOKENS = 24, 64  # prompts of Calibrate, and tokens per promp
 
 
 def record_run(model: ModelSet, prompt: str, values: dict[str, Any]) -> RecordedRun:
-    """Returns a run of Explore's default method, timed against plain decoding."""
+    """Returns a run of Explore's default method, timed in comparison with plain decoding.
+
+    values: values of the settings.
+    """
     session = Session()
     for update in explore.stream_run(session, Job(), RunRequest(prompt, model, DecodeConfig().method, values)):
         if update.problem:
@@ -49,7 +52,7 @@ def record_run(model: ModelSet, prompt: str, values: dict[str, Any]) -> Recorded
 
 
 def worth(run: RecordedRun) -> tuple[bool, tuple[bool, int, int], float]:
-    """Returns a key that ranks runs for the opening of the page: the largest is best.
+    """Returns a key that ranks runs by how well they suit the opening of the page. The run with the largest key suits best.
 
     Elements of the key, in this order:
 
@@ -59,8 +62,8 @@ def worth(run: RecordedRun) -> tuple[bool, tuple[bool, int, int], float]:
     * the speed relative to plain decoding.
     """
     trace = run.trace()
-    plain, own = (run.baseline.tokens_per_second, run.baseline.unwatched) if run.baseline else (None, None)
-    gain = own / plain if plain and own else 0.0
+    plain, speculative = (run.baseline.tokens_per_second, run.baseline.unwatched) if run.baseline else (None, None)
+    gain = speculative / plain if plain and speculative else 0.0
     outcomes = Counter(map(verdict, trace.steps))
     rarer = min(outcomes["repaired"], outcomes["missed"])
     drawn = [node.text for node in trace.steps[run.instructive].nodes]
@@ -70,16 +73,16 @@ def worth(run: RecordedRun) -> tuple[bool, tuple[bool, int, int], float]:
 
 
 def record_opening(model: str, prompts: Sequence[str], tokens: int) -> RecordedRun:
-    """Records a run of each prompt and returns the best one to open the page with."""
+    """Records a run of each prompt. Returns the one that suits the opening of the page best."""
     runs = [record_run(model_set(model), prompt, _values(model, tokens)) for prompt in prompts]
     return max(runs, key=worth)
 
 
 def record_race(path: Path, model: ModelSet, prompt: str, values: dict[str, Any]) -> int:
-    """Runs the default race and writes it to ``path``. Returns the size in bytes.
+    """Runs the default race and writes it to ``path``. Returns the size of the file in bytes.
 
-    If a lane has the text and settings of the Explore run in the same folder, this run gets the lane's speeds, so that both tabs
-    show the same speeds.
+    If a lane has the same text and settings as the Explore run in the same folder, this run gets the lane's speeds, so that both
+    tabs show the same speeds.
     """
     done = Race(prompt, ())
     for update in race.run_race(Job(), RunRequest(prompt, model, "", values), DEFAULT_LANES):
@@ -95,7 +98,7 @@ def record_race(path: Path, model: ModelSet, prompt: str, values: dict[str, Any]
 
 
 def as_raced(run: RecordedRun, raced: Race) -> RecordedRun:
-    """Returns the run with the speeds of the lane that has the same text and settings; unchanged if there is no such lane."""
+    """Returns the run with the speeds of the lane that has the same text and settings. Without such a lane, the run is unchanged."""
     trace = run.trace()
 
     def same(other: Trace) -> bool:
@@ -108,8 +111,9 @@ def as_raced(run: RecordedRun, raced: Race) -> RecordedRun:
 
 
 def record_lesson(path: Path, model: ModelSet, *_: Any) -> int:
-    """Replays the Explore run in the folder of ``path`` with many K and γ, and writes the outcomes to ``path``. Returns the size in
-    bytes."""
+    """Replays the Explore run in the folder of ``path`` with many values of K and γ, and writes the outcomes to ``path``. Returns
+    the size of the file in bytes.
+    """
     run = RecordedRun.read(gzip.decompress(path.with_name(presets.OPENING_TRACE.name).read_bytes()))
     *_, last = replay_grid(models.engine(model), run.trace(), run.baseline)
     return _write(path, json.dumps(last.line))
@@ -117,7 +121,8 @@ def record_lesson(path: Path, model: ModelSet, *_: Any) -> int:
 
 def record_measured(path: Path, model: ModelSet, *_: Any) -> int:
     """Measures ``MEASURED`` prompts of the model's prompt set, as Calibrate does, and writes the runs to ``path``. Returns the size
-    in bytes."""
+    of the file in bytes.
+    """
     engine = models.engine(model)
     config = settings.config("d2sd", _values(model.name, MEASURED_TOKENS) | {"node_budget": None})
     lines: list[str] = []
@@ -129,7 +134,9 @@ def record_measured(path: Path, model: ModelSet, *_: Any) -> int:
 
 
 def _without_lists(line: str) -> str:
-    """Removes the likeliest tokens at each position, over half of a trace's line; no figure uses them."""
+    """Returns a line of a trace without the likeliest tokens at each position. They take over half of the line, and no figure uses
+    them.
+    """
     event = json.loads(line)
     if event["event"] == "StepDone":
         event["target_tops"] = []
@@ -145,8 +152,8 @@ def _write(path: Path, text: str) -> int:
 
 
 def _values(model: str, tokens: int) -> dict[str, Any]:
-    own = {"max_new_tokens": tokens, "chat": models.templated(model), "node_budget": models.block_size(model, "")}
-    return {s.name: s.default for s in SETTINGS} | own
+    changed = {"max_new_tokens": tokens, "chat": models.templated(model), "node_budget": models.block_size(model, "")}
+    return {s.name: s.default for s in SETTINGS} | changed
 
 
 def main() -> None:
@@ -163,23 +170,23 @@ def main() -> None:
     leave_a_core()  # as the page does
     tokens = arguments.max_new_tokens
     here = [m for m in (presets.FIRST, presets.BUNDLED) if m in d2sd.presets()]
-    found = {}
+    runs = {}
     for model in [arguments.model] if arguments.model else here:
         prompts = [arguments.prompt] if arguments.prompt else list(presets.examples(model).values())
-        found[model] = record_opening(model, prompts, tokens)
-        good, _, gain = worth(found[model])
+        runs[model] = record_opening(model, prompts, tokens)
+        good, _, gain = worth(runs[model])
         print(f"{model}: {gain:.2f} × plain decoding, {'can' if good else 'cannot'} open the page", file=sys.stderr)
     # the sort is stable: the published model goes first if both runs may open the page, or neither
-    first, *others = sorted(found, key=lambda model: not worth(found[model])[0])
+    first, *others = sorted(runs, key=lambda model: not worth(runs[model])[0])
     sizes = {
-        arguments.out / presets.OPENING_TRACE.name: _write_run(arguments.out / presets.OPENING_TRACE.name, found[first])
+        arguments.out / presets.OPENING_TRACE.name: _write_run(arguments.out / presets.OPENING_TRACE.name, runs[first])
     }
     for model in others:
         path = arguments.out / presets.SECOND_TRACE.name
-        sizes[path] = _write_run(path, found[model])
-    prompt = str(found[first].header["prompt"])
-    for record, known in ((record_race, RECORDED), (record_lesson, presets.LESSON), (record_measured, MEASURED_RUNS)):
-        path = arguments.out / known.name
+        sizes[path] = _write_run(path, runs[model])
+    prompt = str(runs[first].header["prompt"])
+    for record, bundled in ((record_race, RECORDED), (record_lesson, presets.LESSON), (record_measured, MEASURED_RUNS)):
+        path = arguments.out / bundled.name
         sizes[path] = record(path, model_set(first), prompt, _values(first, tokens))
     for path, size in sizes.items():
         print(f"{path}: {size} bytes", file=sys.stderr)

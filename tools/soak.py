@@ -63,8 +63,14 @@ def run(way: Way) -> tuple[int, str]:
         for _ in range(way.busy):
             process = stack.enter_context(subprocess.Popen(BUSY))
             stack.callback(process.kill)
-        own = {"MAKEFLAGS": "", "MAKELEVEL": "", "D2SD_NEEDS_BROWSER": "1"}  # ignores the options of a parent make
-        done = subprocess.run(command, cwd=folder, env=os.environ | own, text=True, capture_output=True, check=False)
+        variables = {
+            "MAKEFLAGS": "",
+            "MAKELEVEL": "",
+            "D2SD_NEEDS_BROWSER": "1",
+        }  # ignores the options of a parent make
+        done = subprocess.run(
+            command, cwd=folder, env=os.environ | variables, text=True, capture_output=True, check=False
+        )
     return done.returncode, done.stdout + done.stderr
 
 

@@ -23,7 +23,9 @@ from tests.target_nets import PROMPTS, TARGETS, make_typed, make_typed_engine
 
 
 def texts(tokens: int) -> None:
-    """Prints, for every target type, how many runs (method × CPU backend) give the tokens of transformers' ``generate``."""
+    """Prints, for every target type, how many runs give the same tokens as transformers' ``generate``. A run uses one method and
+    one CPU backend.
+    """
     Engine.costs = lambda *_: CHEAP_DRAFTS  # type: ignore[method-assign, assignment]
     tokenizer, total, equal = make_tokenizer(), 0, 0
     for number, kind in enumerate(TARGETS):
@@ -48,7 +50,7 @@ def texts(tokens: int) -> None:
 
 @torch.inference_mode()
 def tree_cost(rounds: int = 60) -> None:
-    """Prints the CPU times of verifying a tree of 27 nodes and a chain of 16 on a random target, and their ratio."""
+    """Prints the CPU times of verifying a tree of 27 nodes and a chain of 16 nodes on a random target, and their ratio."""
     target = make_typed(make_tokenizer(), "qwen3_5_text")
     shapes = {"tree of 27": random_tree(random.Random(0), 27), "chain of 16": path_tree(16)}
     verifier = Verifier(target, Passes("eager", "dense", 256, target.device))

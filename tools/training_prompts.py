@@ -1,9 +1,9 @@
 """Collects prompts for training drafters of a chat model from published data sets: ``python -m tools.training_prompts FOLDER OUT``.
 
 FOLDER contains any of these files: GSM8K (``gsm8k_train.jsonl``), MBPP (``mbpp.jsonl``), SVAMP (``svamp.json``), TinyStories
-(``tinystories*.txt``, stories separated by ``<|endoftext|>``), and other questions (``asked*.jsonl``, lines with ``prompt``). OUT gets
-one JSON line per prompt, without duplicates. Prompts of the bundled sets and of the files after ``--without`` are left out, since
-drafters are measured on those prompts.
+(``tinystories*.txt``, stories separated by ``<|endoftext|>``), and other questions (``asked*.jsonl``, lines with ``prompt``). One
+JSON line per prompt is written to OUT, without duplicates. Prompts of the bundled sets and of the files after ``--without`` are
+left out, since drafters are measured on those prompts.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ DIGITS = 6
 
 
 def source() -> str:
-    """Returns the module's source. Times are in plain decoding steps."""
+    """Returns the source of the module. Times in it are in units of a plain decoding step."""
     numbers = {
         s.name: SYMBOLS.get(s.name, s.label) for s in SETTINGS.values() if s.kind in ("whole", "real") and s.label
     }

@@ -1,5 +1,7 @@
-"""Drafters that need several passes per draft, during one generation: EAGLE-3, whose draft trees grow by one level per pass, and
-autoregressive draft models, whose chains grow by one greedy token per pass."""
+"""Drafters that need several passes per draft, during one generation.
+
+EAGLE-3's draft tree grows by one level per pass. An autoregressive draft model's chain grows by one greedy token per pass.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,8 @@ from d2sd.tree.levels import Level
 class LevelDrafter:
     """The EAGLE-3 drafter, which drafts from the target's features of the committed text.
 
-    The cache contains keys and values of the rows whose next token is committed. The rows of a tree are stored after these rows,
-    level by level, until the next committed rows overwrite them.
+    The cache contains keys and values of the committed text, with one row per token whose next token is committed too. The rows of
+    a tree are stored after these rows, level by level, until the next committed rows overwrite them.
 
     depth: number of passes after the first one; the deepest nodes of the tree have depth ``depth`` + 1.
     top_k: number of children scored per node, and of nodes kept per level.
@@ -44,12 +46,15 @@ class LevelDrafter:
         self._pending: Tensor | None = None  # features of the rows after the cached ones, (1, T, taps·width)
 
     def extend(self, features: Tensor) -> None:
-        """Append the (1, T, taps·width) target features of newly committed tokens."""
+        """Adds the target's features (1, T, taps·width) of newly committed tokens."""
         features = features.to(self.model.dtype)
         self._pending = features if self._pending is None else torch.cat([self._pending, features], 1)
 
     def read(self, ids: Sequence[int]) -> None:
-        """Write all pending rows except the last one into the cache; ids: all committed tokens."""
+        """Writes all pending rows except the last one into the cache.
+
+        ids: all committed tokens.
+        """
         assert self._pending is not None
         count, start, device = self._pending.shape[1] - 1, self.cache.length, self.model.device
         if not count:
@@ -66,7 +71,10 @@ class LevelDrafter:
         self.cache.length += count
 
     def draft(self, ids: Sequence[int]) -> list[Level]:
-        """Returns the levels of a tree below the anchor. The anchor is the last of the committed ``ids`` and has no features yet."""
+        """Returns the levels of a tree below the anchor.
+
+        ids: all committed tokens. The last one is the anchor, for which the target has not computed features yet.
+        """
         self.read(ids)
         assert self._pending is not None
         start, passes = self.cache.length, self.passes  # slot of the last committed row, the parent of the first level
@@ -84,7 +92,12 @@ class LevelDrafter:
         return self._levels(scored)
 
     def _store(self, features: Tensor, tokens: Tensor, slots: Tensor) -> tuple[Tensor, ...]:
-        """Write keys and values of T rows, given their features (1, T, ·), next tokens (1, T), and slots = positions (T,)."""
+        """Writes keys and values of T rows into the cache.
+
+        features: target features of the rows, (1, T, taps·width).
+        tokens: the next token of each row, (1, T).
+        slots: cache slots of the rows, which are also their positions, (T,).
+        """
         embedding = self.embedding(tokens).to(self.model.dtype)
         pair = self.model.keys_values(embedding, self.model.project(features), slots[None])
         for buffer, new in zip(self.cache.buffers(0), pair, strict=True):
@@ -92,12 +105,14 @@ class LevelDrafter:
         return ()
 
     def _grow(self, read: int | None, start: int, features: Tensor, tokens: Tensor, slot: Tensor) -> tuple[Tensor]:
-        """Run all passes of a tree: one over the last committed row, at ``slot`` (1,), and ``depth`` passes over k rows each.
+        """Runs all passes of a tree: one over the last committed row, then ``depth`` passes over k rows each (k = ``top_k``).
 
         read: number of slots that every pass reads; None: every pass reads only the used slots.
         start: number of cached rows before the tree.
+        features, tokens, slot: features, next token and slot of the last committed row.
 
-        Returns one float64 vector: level by level, the candidates' scores and tokens, and the indices of continued candidates.
+        Returns one float64 vector. For each level, it has the scores of the candidates, then their tokens, and then the indices of
+        the k candidates that the next level continues.
         """
         model, k, device = self.model, self.top_k, tokens.device
         feature = model.project(features)
@@ -112,11 +127,11 @@ class LevelDrafter:
             hidden = model(self.embedding(tokens).to(model.dtype), feature, positions[None], attend)
             best = model.logits(hidden)[0].log_softmax(-1).clamp_max(0.0).topk(k, dim=-1)
             scores = (below[:, None] + best.values).flatten()
-            places = scores.argsort(descending=True, stable=True)[:k]
+            continued = scores.argsort(descending=True, stable=True)[:k]
             drafted = model.token_ids[best.indices].flatten()
-            results += [scores, drafted, places]
-            parents = places // k
-            below, tokens = scores[places], drafted[places][None]
+            results += [scores, drafted, continued]
+            parents = continued // k
+            below, tokens = scores[continued], drafted[continued][None]
             feature = model.following(hidden).index_select(1, parents)
             positions = (slot + 1 + level).expand(k)
             slots = torch.cat([slots, slot + 1 + level * k + torch.arange(k, device=device)])
@@ -124,22 +139,24 @@ class LevelDrafter:
         return (torch.cat([part.double() for part in results]),)
 
     def _attend(
-        self, own: Tensor, slots: Tensor, seen: Tensor, end: int, query: Tensor, key: Tensor, value: Tensor
+        self, row_slots: Tensor, slots: Tensor, seen: Tensor, end: int, query: Tensor, key: Tensor, value: Tensor
     ) -> Tensor:
-        """Write the rows' keys and values into their ``own`` slots, then attend to the committed rows and the ancestors.
+        """Writes keys and values of R rows into the cache, then attends to the committed rows and to each row's ancestors.
 
-        slots: (M,) slots of the last committed row and of the tree's rows.
+        row_slots: (R,) slots of the rows.
+        slots: (M,) slots of the last committed row and of all rows of the tree so far.
         seen: (R, M) bool; True if a row attends to a slot.
+        end: number of slots that are read.
         """
         keys, values = self.cache.buffers(0)
-        keys.index_copy_(2, own, key)
-        values.index_copy_(2, own, value)
+        keys.index_copy_(2, row_slots, key)
+        values.index_copy_(2, row_slots, value)
         above = torch.arange(end, device=query.device) < slots[0]
-        mask = above.expand(len(own), -1).scatter(1, slots.expand(len(own), -1), seen)
+        mask = above.expand(len(row_slots), -1).scatter(1, slots.expand(len(row_slots), -1), seen)
         return F.scaled_dot_product_attention(query, keys[:, :, :end], values[:, :, :end], mask, enable_gqa=True)
 
     def _levels(self, numbers: list[float]) -> list[Level]:
-        """Returns the levels from the outputs of ``_grow``."""
+        """Returns the levels in the output of ``_grow``."""
         k, begin, out = self.top_k, 0, []
         for level in range(self.depth + 1):
             size = k * k if level else k
@@ -152,7 +169,7 @@ class LevelDrafter:
 
 
 class ChainDrafter:
-    """An autoregressive draft model and its cache of the committed text. New tokens overwrite rejected ones."""
+    """An autoregressive draft model and its cache of the committed text. New tokens overwrite rejected ones in the cache."""
 
     def __init__(self, model: Target, passes: Passes, inspect: bool = False):
         self.model, self.backend, self.inspect = model, passes.backend, inspect
@@ -162,7 +179,7 @@ class ChainDrafter:
         self._states: list[tuple[Tensor, Tensor]] = []  # states of linear layers after the committed text
 
     def read(self, ids: Sequence[int]) -> Tensor:
-        """Process the committed ``ids`` that are not in the cache yet. Returns the logits after the last one, (V,)."""
+        """Processes the committed ``ids`` that are not in the cache yet. Returns the logits after the last one, (V,)."""
         if isinstance(self.cache, LayerCache):
             return self._read_on(self.cache, ids)
         common, most = self._sure, min(len(self._read), len(ids) - 1)
@@ -173,7 +190,9 @@ class ChainDrafter:
         return self._forward(torch.tensor(ids[common:], device=self.model.device))
 
     def _read_on(self, cache: LayerCache, ids: Sequence[int]) -> Tensor:
-        """``read`` for linear states. States cannot be truncated, so drafted tokens are processed again when they are committed."""
+        """Does the same as ``read``, for models with linear layers. Their states cannot be truncated, so drafted tokens are
+        processed again when they are committed.
+        """
         if self._states and len(ids) > self._sure:
             cache.restore(self._sure, self._states)
         else:
@@ -189,7 +208,9 @@ class ChainDrafter:
         return block
 
     def draft_after(self, rows: Tensor, count: int) -> Block:
-        """As ``draft``, but after the tokens ``rows`` (R,), which are not recorded as processed; used for timing."""
+        """Drafts ``count`` tokens after processing the tokens ``rows`` (R,). Used for timing: the tokens are not recorded as
+        processed.
+        """
         return self._chain(self._forward(rows), count)[0]
 
     def _chain(self, logits: Tensor, count: int) -> tuple[Block, list[int]]:

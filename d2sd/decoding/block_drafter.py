@@ -1,4 +1,4 @@
-"""One block drafter during one generation: its context cache, its batched draft pass, and samples from its last draft."""
+"""A block drafter during one generation: its context cache, its batched draft pass, and samples from its last draft."""
 
 from __future__ import annotations
 
@@ -45,11 +45,15 @@ class BlockDrafter:
         self.scale = config.head_dim**-0.5
         self._later: list[Tensor] = []
         self.drafted = False  # whether it has drafted since the last commit
-        self.keeps = False  # whether blocks keep their whole distributions (``Block.whole``)
+        self.keeps = False  # whether blocks keep the distributions of all tokens (``Block.whole``)
         self._first_rows: tuple[Tensor, Block] | None = None
 
     def extend(self, features: Tensor, positions: Tensor) -> None:
-        """Append committed tokens with target features (1, T, taps·hidden), at positions (T,), to the context."""
+        """Adds committed tokens to the context.
+
+        features: the target's features of the tokens, (1, T, taps·hidden).
+        positions: positions of the tokens in the text, (T,).
+        """
         features, count = features.to(self.dtype), len(positions)
         if self.passes.fixed and count <= MAX_COMMITTED:
             rows = row_shape(count)
@@ -67,7 +71,10 @@ class BlockDrafter:
         self.drafted = False
 
     def later(self, features: Tensor) -> None:
-        """Like ``extend``, but delayed until the next draft. The tokens directly follow the context."""
+        """Keeps features of committed tokens, which directly follow the context. The next draft adds them to the context
+        (``extend``) before it drafts.
+
+        """
         self._later.append(features)
 
     def catch_up(self) -> None:
@@ -78,7 +85,9 @@ class BlockDrafter:
             self.extend(features, torch.arange(start, start + features.shape[1], device=self.model.device))
 
     def project(self, features: Tensor, slots: Tensor) -> tuple[Tensor, ...]:
-        """Write keys and values of features (1, T, taps·hidden) to context slots (T,). A token's slot is its position."""
+        """Writes the keys and values of features (1, T, taps·hidden) to the context slots (T,). The slot of a token is its
+        position.
+        """
         if self.merged is not None:
             self.cache.scatter(slots, self._contexts(self.merged, features, slots))
             return ()
@@ -88,19 +97,19 @@ class BlockDrafter:
         return ()
 
     def _contexts(self, lean: LeanLayers, features: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns keys and values of all layers, (layers, 1, KV heads, T, head_dim), for features (1, T, taps·hidden)."""
+        """Returns keys and values of features (1, T, taps·hidden) for all layers, (layers, 1, KV heads, T, head_dim)."""
         context = self.model.hidden_norm(self.model.fc(features))
         return lean.contexts(context, positions, self.cache.capacity)
 
     def draft(self, anchor: int, prefixes: Sequence[Sequence[int]], block_size: int, top: int) -> list[Block]:
-        """Draft one block per prefix in a batched pass. Returns the blocks, with greedy tokens at the mask positions.
+        """Drafts one block per prefix in a batched pass. Returns the blocks, with greedy tokens at the mask positions.
 
-        A block consists of the anchor, a prefix and mask tokens. The anchor follows the context directly; all blocks
-        share the keys and values of the context.
+        A block consists of the anchor, a prefix and mask tokens. The anchor follows the context directly; all blocks share the keys
+        and values of the context.
 
-        prefixes: known tokens after the anchor, one sequence per block.
+        prefixes: for each block, the tokens after the anchor that are given.
         block_size: γ, including the anchor.
-        top: number of likeliest tokens to report per position.
+        top: number of likeliest tokens to return per position.
         """
         # with a shift of 1, a row predicts the token of the next position
         starts = [b * (block_size - self.shift) - self.shift for b in range(len(prefixes))]
@@ -133,11 +142,13 @@ class BlockDrafter:
         top: int,
         *inputs: Tensor,
     ) -> tuple[Tensor, ...]:
-        """Run a pass over blocks of anchor, prefix and mask tokens, after the context.
+        """Runs a pass over blocks of anchor, prefix and mask tokens, after the context.
 
         name: name of the pass, and all settings that change its computation.
-        work: computes the pass from the blocks (B, R), their positions (R,), and the inputs; ``read`` and ``top`` are as in
-            ``forward``.
+        work: function that computes the pass from the blocks' token ids (B, R), their positions (R,), and ``inputs``. Its
+            parameters ``read`` and ``top`` are those of ``forward``.
+        anchor, prefixes, block_size, top: as for ``draft``.
+        inputs: further tensors for ``work``.
         """
         self.catch_up()
         self.drafted = True
@@ -152,13 +163,17 @@ class BlockDrafter:
         return passes.run(key, partial(work, read=read, top=top), ids, slots, *inputs)
 
     def plan(self, branches: int, rows: int) -> None:
-        """Plan the attention of a fixed-shape pass over ``branches`` blocks of ``rows`` rows each."""
+        """Plans the attention of a fixed-shape pass over ``branches`` blocks of ``rows`` rows each."""
         c = self.model.config
         shape = (branches, c.num_attention_heads, rows, c.head_dim)
         self.passes.plan(shape, self.model.dtype, c.num_key_value_heads, self.cache.length, False, self.scale)
 
     def block(self, prefix: int, drafted: Sequence[Sequence[float]]) -> Block:
-        """Returns a drafted block from its rows in the first output of ``forward``."""
+        """Returns a drafted block.
+
+        prefix: number of given tokens after the anchor.
+        drafted: for each drafted token, its row in the first output of ``forward``.
+        """
         ranked = len(drafted[0]) // 3 if drafted else 0
         tokens = [[int(t) for t in row[ranked : 2 * ranked]] for row in drafted]
         probabilities = [row[:ranked] for row in drafted]
@@ -170,19 +185,20 @@ class BlockDrafter:
     def forward(
         self, ids: Tensor, positions: Tensor, masked: Tensor, read: int | None, top: int
     ) -> tuple[Tensor, Tensor]:
-        """Run the drafter over blocks (B, R) at positions (R,) after the context.
+        """Runs the drafter over blocks (B, R) at positions (R,) after the context.
 
-        masked: (M,) indices of the rows to read out, in the flattened blocks.
+        masked: (M,) indices, in the flattened blocks, of the rows whose outputs are returned.
         read: number of context slots that a fixed-shape pass reads; None: all filled slots.
+        top: number of likeliest tokens to return per row.
 
-        Returns two tensors: the ``top`` largest probabilities, their tokens and their log probabilities, in this order,
-        (M, 3·top) float64; and the logits, (M, D).
+        Returns two tensors. The first, (M, 3·top) float64, has the ``top`` largest probabilities of each row, then their tokens,
+        then the logarithms of these probabilities. The second has the logits, (M, D).
         """
         logits = self.logits(self.hidden(ids, positions, read).flatten(0, 1)[masked])
         count = min(top, logits.shape[-1])
         best = logits.topk(count, -1).indices if count > 1 else logits.argmax(-1, keepdim=True)
         logs = log_probabilities(logits, best)
-        return torch.cat([part.double() for part in (logs.exp(), self.own_ids(best), logs)], -1), logits
+        return torch.cat([part.double() for part in (logs.exp(), self.target_ids(best), logs)], -1), logits
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Returns logits (…, D) over the draft vocabulary for hidden states (…, hidden), in the dtype of the LM head."""
@@ -193,12 +209,14 @@ class BlockDrafter:
             return self.model.rows_of_head(self.target.head.weight)(hidden.to(self.target.dtype))
         return self.target.borrowed_scores(hidden.to(self.target.dtype))
 
-    def own_ids(self, indices: Tensor) -> Tensor:
-        """Returns the target's token ids for indices into the draft vocabulary."""
+    def target_ids(self, indices: Tensor) -> Tensor:
         return indices if self.token_ids is None else self.token_ids[indices]
 
     def whole(self, scores: Tensor) -> Callable[[int], Tensor] | None:
-        """Returns ``Block.whole`` for a block with logits or log probabilities ``scores`` (M, D); None unless ``keeps``."""
+        """Returns the function ``Block.whole`` of a block; None unless ``keeps``.
+
+        scores: logits or log probabilities of the block, (M, D).
+        """
         return partial(self._whole, scores) if self.keeps else None
 
     def _whole(self, scores: Tensor, position: int) -> Tensor:
@@ -214,7 +232,10 @@ class BlockDrafter:
         return block if self.form.embedding_scale == 1 else block * self.form.embedding_scale
 
     def hidden(self, ids: Tensor, positions: Tensor, read: int | None) -> Tensor:
-        """Returns hidden states (B, R, hidden) of blocks (B, R) after the final norm; see ``forward``."""
+        """Returns the hidden states (B, R, hidden) of blocks ``ids`` (B, R), after the final norm.
+
+        positions, read: as for ``forward``.
+        """
         block, layers, seen, backend = self.embed(ids), self.layers, None, self.passes.backend
         if read is None and backend is attend_dense and (packed := self.model.packed()) is not None:
             return self._run_packed(packed, block, positions)
@@ -240,9 +261,10 @@ class BlockDrafter:
         return hidden
 
     def _run_packed(self, packed: PackedLayers, x: Tensor, positions: Tensor) -> Tensor:
-        """Run blocks (B, R, hidden) as rows of one pass; blocks do not attend to each other.
+        """Runs embedded blocks ``x`` (B, R, hidden) as rows of one pass. Returns their hidden states. Blocks do not attend to each
+        other.
 
-        Writes keys and values of the blocks after the committed context, where the next draft or commit overwrites them.
+        Keys and values of the blocks are written after the committed context, where the next draft or commit overwrites them.
         """
         batch, rows, _ = x.shape
         mask = None
@@ -253,7 +275,10 @@ class BlockDrafter:
         return packed.run(x.flatten(0, 1), positions.repeat(batch), self.cache.capacity, views, mask)[0].view_as(x)
 
     def sample(self, count: int, seed: int) -> list[Block]:
-        """Returns ``count`` blocks sampled independently at temperature 1 from the last draft with an empty prefix."""
+        """Returns ``count`` blocks, sampled at temperature 1 from the distributions of the latest draft that had an empty prefix.
+
+        All positions of all blocks are sampled independently.
+        """
         assert self._first_rows is not None, "draft first"
         logits, block = self._first_rows
         probabilities = logits.softmax(-1, dtype=torch.float32)
@@ -267,14 +292,20 @@ class BlockDrafter:
 
 
 def best_tokens(ranked: Tensor) -> Tensor:
-    """Returns the likeliest token of each row in the first output of ``BlockDrafter.forward``, int64."""
+    """Returns the likeliest token of each row, int64.
+
+    ranked: first output of ``BlockDrafter.forward``.
+    """
     return ranked[..., ranked.shape[-1] // 3].long()
 
 
 def attend_masked(
     scale: float, mask: Tensor, query: Tensor, context_key: Tensor, context_value: Tensor, key: Tensor, value: Tensor
 ) -> Tensor:
-    """Attention of R rows to C context rows and to each other, with any mask: (R, C + R), or (B, 1, R, C + R)."""
+    """Returns the attention of R rows to C context rows and to each other.
+
+    mask: which rows each row attends to, (R, C + R) or (B, 1, R, C + R) bool.
+    """
     pairs, batch = ((context_key, key), (context_value, value)), len(query)
-    keys, values = (torch.cat([context.expand(batch, -1, -1, -1), own], 2) for context, own in pairs)
+    keys, values = (torch.cat([context.expand(batch, -1, -1, -1), rows], 2) for context, rows in pairs)
     return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scale, enable_gqa=True)

@@ -1,9 +1,9 @@
 """Sizes of a step: whether to draft, γ, the prefixes to re-draft from, and the nodes to verify.
 
-By default, the settings determine all sizes. In a cost-aware run, every choice maximises expected tokens − ρ · expected seconds, where ρ is the best expected rate in tokens per second. Choices
-depend only on committed tokens, the drafts of this step and measured times, so they do not change the text. Expected tokens
-come from discounted counts with a prior. Expected seconds come from a table of stage costs, corrected by the measured times of
-the run. No choice is random.
+By default, the settings determine all sizes. In a cost-aware run, every choice maximises expected tokens − ρ · expected seconds,
+where ρ is the best expected rate in tokens per second. Choices depend only on committed tokens, the drafts of this step and
+measured times, so they do not change the text. Expected tokens come from discounted counts with a prior. Expected seconds come from
+a table of stage costs, corrected by the measured times of the run. No choice is random.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ SHORTEST_WAIT, LONGEST_WAIT = 4, 128  # plain steps before drafting is tried aga
 
 
 class AcceptanceByDepth:
-    """Acceptance probability of a drafted token by its depth, given that all tokens before it were accepted.
+    """Estimates the probability that a drafted token at some depth is accepted, given that all tokens before it were accepted.
 
-    The prior of a depth counts as ``WEIGHT`` observations. The prior probability is ``usual[depth]``, times the ratio of the
-    estimate to ``usual`` at the previous depth.
+    For each depth, tokens are counted in drafts that were accepted up to this depth. The prior of a depth counts as ``WEIGHT``
+    observations. Its probability is ``usual[depth]``, times the ratio of estimated to usual probability at the previous depth.
 
     keep: factor by which each observation discounts the earlier counts.
     usual: usual probabilities by depth; ``START`` for further depths.
@@ -63,7 +63,7 @@ class AcceptanceByDepth:
         return list(accumulate(accumulate(self.chances(depth), mul), initial=0.0))
 
     def observe(self, accepted: int, drafted: int) -> None:
-        """Update with a draft of ``drafted`` tokens, of which the first ``accepted`` were accepted."""
+        """Updates the counts with a draft of ``drafted`` tokens, of which the first ``accepted`` were accepted."""
         self.forget(self._keep)
         for k in range(min(accepted + 1, drafted)):
             right, tried = self._counts.get(k, (0.0, 0.0))
@@ -85,16 +85,16 @@ class ConfidenceExponent:
         self.value = 1.0
 
     def observe(self, expected: float, accepted: int) -> None:
-        """Update with the expected and the actual number of accepted tokens of a step's tree."""
+        """Updates κ with the expected and the actual number of accepted tokens of a step's tree."""
         surprise = max(-2.0, (expected - accepted) / (1.0 + expected))
         self.value = max(1 / self.LIMIT, min(self.LIMIT, self.value * exp(self.RATE * surprise)))
 
 
 class RunningCosts:
-    """Seconds of stages, corrected while running: seconds = slowdown · (table + overhead of the stage).
+    """Expected seconds of stages, corrected while running: seconds = slowdown · (seconds in the table + overhead of the stage).
 
-    The slowdown is the same for all stages. A stage has one overhead for passes of one row (plain decoding), and another
-    for longer passes.
+    The slowdown is the same for all stages. A stage has one overhead for passes of one row (plain decoding), and another for longer
+    passes.
     """
 
     def __init__(self, table: StageCosts):
@@ -118,7 +118,7 @@ class RunningCosts:
         return self.seconds("verify", 1) + self.other[True]
 
     def observe(self, stage: str, rows: int, seconds: float) -> None:
-        """Update with the measured seconds of a stage with this many rows."""
+        """Updates the slowdown and the stage's overhead with the measured seconds of a stage with this many rows."""
         expected, key = self.seconds(stage, rows), (stage, rows == 1)
         if min(expected, seconds) > 0:
             surprise = max(-OUTLIER, min(OUTLIER, log(seconds / expected)))
@@ -127,13 +127,16 @@ class RunningCosts:
             self.slowdown *= exp(SLOWDOWN_RATE * surprise)
 
     def observe_other(self, plain: bool, seconds: float) -> None:
-        """Update with the measured seconds of a step outside its stages."""
+        """Updates the seconds outside the stages with those of a step.
+
+        plain: whether the step was plain decoding.
+        """
         most = 2 * self.other[plain] + 0.1 * self.plain()
         self.other[plain] += SLOWDOWN_RATE * (max(0.0, min(seconds, most)) - self.other[plain])
 
 
 class Experience:
-    """Statistics that all generations with one method share in an engine."""
+    """Statistics for cost-aware steps that an engine keeps for all generations with one method."""
 
     def __init__(self, table: StageCosts):
         self.costs = RunningCosts(table)
@@ -148,15 +151,15 @@ class Experience:
 class Controller:
     """Determines the sizes of the steps of one generation.
 
-    A step calls ``begin``, ``worthwhile`` and ``prune``, and reports its outcome with ``learn`` and ``timed``. If all its sizes must
-    be known before its first draft, it takes them from ``begin`` and ``next_redrafts``, and then calls ``queued`` in place of
+    A step calls ``begin``, ``worthwhile`` and ``prune``, and reports its outcome with ``learn`` and ``timed``. If all its sizes
+    must be known before its first draft, it takes them from ``begin`` and ``next_redrafts``, and then calls ``queued`` in place of
     ``worthwhile`` and ``prune``.
 
     config: resolved settings.
     lengths: values of γ to choose from, ascending. The last one is the configured γ.
     extension: γ₂ − γ.
-    experience: statistics for cost-aware steps, whose sizes have the settings as upper limits. None: all steps have the sizes of the
-        settings.
+    experience: statistics for cost-aware steps, whose sizes have the settings as upper limits. None: all steps have the sizes of
+        the settings.
     """
 
     def __init__(
@@ -188,16 +191,17 @@ class Controller:
         return self.take(drafting if pays or self._looking else 0)
 
     def take(self, option: int) -> int:
-        """Begin the step with the option of this index. Returns its γ."""
+        """Begins the step with the option of this index. Returns the option's γ."""
         self._taken, self.block_size = option, self.options[option].block_size
         self._redrafts: dict[int, int] = {}  # number of re-drafted tokens by prefix
         self._expected, self._nodes = (0.0, 0.0), 0  # expected accepted tokens by drafter
         return self.block_size
 
     def worthwhile(self, draft: FirstDraft, prefixes: Sequence[int]) -> Sequence[int]:
-        """Returns the selected prefixes that are worth a re-draft, in descending order of r(i).
+        """Returns the selected prefixes that are worth a re-draft, in descending order of r(i) (``d2sd.tree.boundary``).
 
-        The expected gain of a re-draft is r(i) times the tokens that a re-draft from the true boundary adds.
+        The expected gain of a re-draft from prefix length i is r(i) times the number of tokens that a re-draft from the true
+        boundary adds.
         """
         experience = self.experience
         if experience is None or draft.block is None or not prefixes:
@@ -219,7 +223,7 @@ class Controller:
         return self.redraft(order[: self.next_redrafts])
 
     def redraft(self, prefixes: Sequence[int]) -> Sequence[int]:
-        """Record that the step re-drafts from these prefixes, and return them."""
+        """Records that the step re-drafts from these prefixes, and returns them."""
         count = len(prefixes)
         self._taken = len(self.lengths) + count if count else 1 + self.lengths.index(self.block_size)
         self._redrafts = {prefix: self.block_size + self.extension - 1 - prefix for prefix in prefixes}
@@ -246,7 +250,7 @@ class Controller:
         return tree.keep(count, order)
 
     def queued(self, drafters: Drafters, proposal: Proposal) -> None:
-        """Record the proposal of a step whose sizes were all determined before its first draft (``DeviceCycle``)."""
+        """Records the proposal of a step whose sizes were all determined before its first draft (``DeviceCycle``)."""
         if self.experience is None or proposal.first is None:
             return
         if self.redrafts:
@@ -256,7 +260,8 @@ class Controller:
         self._expect(proposal.tree, self._reach(proposal.tree), range(1, len(proposal.tree)))
 
     def learn(self, proposal: Proposal, outcome: TreeWalk, boundary: int | None) -> Decision | None:
-        """Update the statistics with the committed tokens of a step. Returns the decision about its sizes, if cost-aware.
+        """Updates the statistics with the committed tokens of a step. Returns the decision about the step's sizes; None if not
+        cost-aware.
 
         boundary: number of accepted tokens of the first draft; None if unknown.
         """
@@ -289,10 +294,11 @@ class Controller:
         return Decision(tuple(self.options), self._taken, tokens, seconds, self._looking)
 
     def timed(self, decision: Decision | None, nodes: int, stages: StageSeconds, whole: float) -> None:
-        """Update the costs with the measured seconds of a step.
+        """Updates the costs with the measured seconds of a step.
 
         decision: the result of ``learn``.
         nodes: tree size, anchor included.
+        stages: seconds of the step's stages.
         whole: seconds of the whole step.
         """
         if decision is None:
@@ -311,7 +317,7 @@ class Controller:
         return before, costs.seconds("second_draft", rows) + costs.seconds("verify", 1 + self._nodes)
 
     def _reach(self, tree: TokenTree) -> list[float]:
-        """Returns the acceptance probability of each node."""
+        """Returns the estimated acceptance probability of each node of a tree."""
         first, second = (exponent.value for exponent in self.exponents)
         reach = [1.0]
         for parent, p, block in zip(tree.parents[1:], tree.probabilities[1:], tree.blocks[1:], strict=True):
@@ -319,6 +325,9 @@ class Controller:
         return reach
 
     def _expect(self, tree: TokenTree, reach: Sequence[float], nodes: Sequence[int]) -> None:
-        """Record that these nodes are verified, and how many tokens of each drafter will probably be accepted."""
+        """Records which nodes are verified, and how many tokens of each drafter are expected to be accepted.
+
+        reach: acceptance probability of each node of the tree.
+        """
         second = sum(reach[node] for node in nodes if tree.blocks[node] > 0) if self.redrafts else 0.0
         self._expected, self._nodes = (sum(reach[node] for node in nodes) - second, second), len(nodes)

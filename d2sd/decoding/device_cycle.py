@@ -1,9 +1,9 @@
 """Cycles that run entirely on the device: the host queues all passes of a cycle without waiting for a result.
 
-Each stage is a pass of fixed shape that can be captured as a CUDA graph. At the end, one small copy returns all numbers that
-the events need. From these numbers, the host rebuilds the tree and the accepted path with the same code as for cycles on the
-host. A controller must choose the sizes of a cycle before the cycle is queued: γ as usual, and the number of re-drafts that would
-have been best for the previous first draft.
+Each stage is a pass of fixed shape that can be captured as a CUDA graph. At the end, one small copy returns all numbers that the
+events need. From these numbers, the host rebuilds the tree and the accepted path with the same code as for cycles on the host. The
+sizes of a cycle are chosen before it is queued: γ as usual, and the number of re-drafts that would have been best for the previous
+first draft.
 """
 
 from __future__ import annotations
@@ -51,22 +51,25 @@ Layout = dict[str, tuple[int, ...]]  # shapes of arrays by name
 
 
 def pack(arrays: dict[str, Tensor], layout: Layout) -> Tensor:
-    """Returns all arrays of the layout as one float64 vector on their device, so that one copy transfers them. Integers are exact
-    up to 2⁵³."""
+    """Returns the arrays of the layout as one float64 vector on their device, so that a single copy transfers them. Integers are
+    exact up to 2⁵³.
+    """
     return torch.cat([arrays[name].flatten().double() for name in layout])
 
 
 def unpack(vector: np.ndarray, layout: Layout) -> dict[str, np.ndarray]:
-    """Returns the arrays of a packed vector, as views of it."""
+    """Returns the arrays in a packed vector, as views of it."""
     parts = np.split(vector, np.cumsum([prod(shape) for shape in layout.values()])[:-1])
     return {name: part.reshape(shape) for (name, shape), part in zip(layout.items(), parts, strict=True)}
 
 
 @dataclass(frozen=True, slots=True)
 class CycleShape:
-    """Sizes of the passes of a cycle: γ (0: no draft), K, and γ₂ − γ.
+    """Sizes of the passes of a cycle.
 
-    ``lengths``: for each draft, the number of tokens below the anchor. If γ₂ > γ, the last draft continues the whole first draft.
+    block_size: γ; 0: no draft.
+    branches: K, the number of re-drafts.
+    extension: γ₂ − γ.
     """
 
     block_size: int
@@ -75,6 +78,7 @@ class CycleShape:
 
     @property
     def lengths(self) -> tuple[int, ...]:
+        """For each draft, the number of tokens below the anchor. If γ₂ > γ, the last draft continues the whole first draft."""
         if not self.block_size:
             return ()
         first = self.block_size - 1
@@ -90,8 +94,8 @@ class CycleShape:
     def rows(self) -> int:
         """Number of rows of the target's pass: the size of the largest possible tree.
 
-        All prefixes are different. A re-draft after p tokens shares these p tokens with the first draft, so it adds at most its
-        length − p nodes.
+        All re-drafted prefixes are different. A re-draft from a prefix of p tokens shares these p tokens with the first draft, so
+        it adds at most (its length − p) nodes.
         """
         first = max(self.block_size - 1, 0)
         again = sum(first + self.extension - prefix for prefix in range(self.branches))
@@ -100,6 +104,8 @@ class CycleShape:
     def layout(self, inspect: bool, vocabulary: int, ranked: int) -> Layout:
         """Returns the shapes of the arrays that a cycle copies to the host.
 
+        inspect: whether the target's probabilities are recorded.
+        vocabulary: size of the target's vocabulary.
         ranked: number of columns per drafted position: 3 × the number of likeliest tokens (``BlockDrafter.forward``).
         """
         shapes: Layout = {"measured": (measured_rows(inspect, vocabulary), self.rows)}
@@ -121,8 +127,10 @@ class DeviceCycle:
 
     @staticmethod
     def possible(config: DecodeConfig, drafters: CachedDrafters) -> bool:
-        """Returns whether these settings can run on the device: they need fixed-shape passes, no node budget that cuts trees,
-        and drafters that predict the tokens of a block independently."""
+        """Returns whether a run with these settings can use the device.
+
+        It needs fixed-shape passes, no node budget that cuts trees, and drafters that predict the tokens of a block independently.
+        """
         walked = any(drafter.form.walked for drafter in drafters.block_drafters)
         simple = drafters.method.on_device is not None and config.node_budget is None
         return drafters.passes.fixed and simple and not walked
@@ -156,7 +164,9 @@ class DeviceCycle:
         return CycleShape(size, max(count for count in self.counts if count <= most), self.drafters.extension)
 
     def propose(self, ids: Sequence[int]) -> Proposal:
-        """Run a cycle after the committed ``ids``, whose last one is the anchor. Returns the tree that was verified."""
+        """Runs a cycle after the committed ``ids``, whose last one is the anchor. Returns the tree that was verified, with its
+        drafts.
+        """
         shape, queued = self.queue(ids) if self._ahead is None else self._ahead
         self._ahead = None
         arrays = unpack(queued.cpu().numpy(), self.layout(shape))  # the only copy from the device, and the only wait
@@ -170,11 +180,11 @@ class DeviceCycle:
         return Inspection.read(self._measured[:, : len(tree)].tolist())
 
     def inspect(self, proposal: Proposal, seen: Inspection, path: TreeWalk) -> tuple[Inspection, tuple[Draw, ...]]:
-        """Returns the choices as they are. The target's draws are not recorded."""
+        """Returns ``seen`` unchanged, and no draws: on the device, the target's draws are not recorded."""
         return seen, ()
 
     def commit(self, path: TreeWalk) -> None:
-        """Count the cache rows of the anchor and the accepted path, which the cycle has already moved, as committed."""
+        """Counts the cache rows of the anchor and the accepted path as committed. The cycle has already moved them to their places."""
         for filled in (self.verifier.cache, *(drafter.cache for drafter in self.drafters.block_drafters)):
             filled.length += 1 + len(path.accepted)
 
@@ -183,13 +193,16 @@ class DeviceCycle:
         return StageSeconds(**self.clock.read())
 
     def ahead(self, ids: Sequence[int]) -> None:
-        """Queue the cycle that follows the committed ``ids``, before ``propose`` needs its results. The GPU then does not wait while
-        the host builds the events of the previous cycle."""
+        """Queues the cycle that follows the committed ``ids`` before ``propose`` is called, so that the GPU does not wait while the
+        host builds the events of the previous cycle.
+        """
         if self.passes.mode == "captured":
             self._ahead = self.queue(ids)
 
     def queue(self, ids: Sequence[int]) -> tuple[CycleShape, Tensor]:
-        """Queue all passes of a cycle, and the move of accepted cache rows. Returns the cycle's shape and packed results."""
+        """Queues all passes of a cycle after the committed ``ids``, and the move of the accepted cache rows. Returns the cycle's
+        shape, and its results as a packed vector.
+        """
         passes, clock, start, shape = self.passes, self.clock, len(ids) - 1, self._shape()
         clock.start()
         read = passes.read(self.verifier.cache)
@@ -228,7 +241,7 @@ class DeviceCycle:
         return shape, pack(results, self.layout(shape))
 
     def _proposal(self, shape: CycleShape, anchor: int, arrays: dict[str, np.ndarray]) -> Proposal:
-        """Returns the proposal that a cycle verified, rebuilt on the host."""
+        """Returns the proposal that a cycle verified, rebuilt on the host from the cycle's results ``arrays``."""
         if self.first is None or not shape.block_size:
             return Proposal(merge_drafts(anchor, []))
         first = self.first.block(0, arrays["first"].tolist())
@@ -251,16 +264,18 @@ class DeviceCycle:
         self.verifier.plan(shape.rows)
 
     def _send(self, numbers: Sequence[int]) -> Tensor:
-        """Copy integers to the device, from pinned memory: copies from other memory would block the host."""
+        """Copies integers to the device. They are copied from pinned memory, because other copies would block the host."""
         return torch.tensor(numbers, pin_memory=self.device.type == "cuda").to(self.device, non_blocking=True)
 
     def _fill(
         self, drafter: BlockDrafter, read: int, state: Tensor, chain: Tensor, prefixes: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Returns the likeliest tokens at all positions below the anchor, (B, M, 3·top), and logits (B·M, V).
+        """Drafts B blocks. Returns the outputs of ``BlockDrafter.forward`` for all M positions below the anchor: the likeliest
+        tokens, (B, M, 3·top), and the logits, (B·M, V).
 
-        chain: the first draft, (M,).
-        prefixes: prefix lengths, (B,).
+        state: the anchor and its position, (2,).
+        chain: tokens of the first draft, (M,), from which the prefixes are taken.
+        prefixes: lengths of the blocks' prefixes, (B,).
         """
         anchor, start = state[:1], state[1]
         rows = block_rows(anchor, chain, prefixes, drafter.mask_token)
@@ -272,7 +287,9 @@ class DeviceCycle:
         return best.view(count, len(drafted) // count, -1), logits
 
     def _draft(self, shape: CycleShape, read: int, state: Tensor) -> tuple[Tensor, ...]:
-        """Returns drafted tokens (M,), likeliest tokens with probabilities (M, 3·top), and the result of ``tempered`` if inspected."""
+        """Returns the drafted tokens (M,), the likeliest tokens of each position (M, 3·top), and the result of ``tempered``, which
+        is empty if the run is not inspected.
+        """
         nothing = torch.zeros(shape.lengths[0], dtype=torch.int64, device=self.device)
         assert self.first is not None
         (drafted,), logits = self._fill(self.first, read, state, nothing, nothing[:1])
@@ -280,13 +297,13 @@ class DeviceCycle:
         return best_tokens(drafted), drafted, others
 
     def _redraft(self, shape: CycleShape, read: int, state: Tensor, chain: Tensor, basis: Tensor) -> tuple[Tensor, ...]:
-        """Returns prefixes (B,), all candidates (1 + B, M) and the likeliest tokens of the re-drafts (B, M, 3·top).
+        """Returns prefix lengths (B,), all candidates (1 + B, M), and the likeliest tokens of the re-drafts (B, M, 3·top).
 
         Only prefixes without an end token are used. If there are fewer of these than branches, prefix and tokens of the other
         branches are −1.
 
         chain: the first draft, (M,).
-        basis: the confidences of the first draft, or prefix lengths in order of preference.
+        basis: what determines the prefixes: the confidences of the first draft, or prefix lengths in order of preference.
         """
         assert self.second is not None
         if self.drafters.method.on_device == "likeliest":
@@ -323,7 +340,7 @@ class DeviceCycle:
         return chosen, measure(scores, chosen, tokens, parents, self.config.inspect), *taps
 
     def _walk(self, shape: CycleShape, state: Tensor, chosen: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
-        """Returns the target's keys and values of the accepted rows, and the features of these rows for each drafter.
+        """Returns the target's keys and values of the accepted rows and, for each drafter, the target's features of these rows.
 
         ``_commit`` overwrites the inputs of this pass. The two passes are separate because capturing runs a pass more than once.
         """
@@ -335,7 +352,7 @@ class DeviceCycle:
         return *self.verifier.cache.gather(start + rows), *features
 
     def _commit(self, shape: CycleShape, state: Tensor, *moved: Tensor) -> tuple[Tensor, ...]:
-        """Write the outputs of ``_walk`` after the committed text. The next cycle overwrites rows after the last accepted row."""
+        """Writes the outputs of ``_walk`` after the committed text. The next cycle overwrites the rows after the last accepted one."""
         start = state[1]
         slots = start + torch.arange(shape.depths, device=self.device)
         drafters = self.drafters.block_drafters

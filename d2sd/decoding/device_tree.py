@@ -1,7 +1,7 @@
-"""Boundaries, token trees and the walk as tensor operations of fixed shapes, without loops or copies to the host.
+"""Prefix selection, merging of drafts and the walk as tensor operations of fixed shapes, without loops or copies to the host.
 
-They give the same nodes as ``d2sd.tree.boundary.select_prefixes``, ``d2sd.tree.tree.merge_drafts`` and
-``d2sd.tree.walk.walk`` on the host, and can be captured as CUDA graphs (``d2sd.decoding.device_cycle``).
+They give the same nodes as ``d2sd.tree.boundary.select_prefixes``, ``d2sd.tree.tree.merge_drafts`` and ``d2sd.tree.walk.walk`` on
+the host, and can be captured as CUDA graphs (``d2sd.decoding.device_cycle``).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from torch import Tensor
 
 
 class DeviceTree(NamedTuple):
-    """A token tree padded to N rows: node 0 is the anchor; padding rows have depth 0 and see only themselves.
+    """A token tree, padded to N rows. Node 0 is the anchor. Padding rows have depth 0, and see only themselves.
 
     tokens, parents, depths: (N,) int64; the anchor's parent is 0.
-    mask: (N, N) bool; [n, m] is True if m is n or an ancestor of n.
+    mask: (N, N) bool; mask[n, m] is True if m is n or an ancestor of n.
     """
 
     tokens: Tensor
@@ -27,19 +27,19 @@ class DeviceTree(NamedTuple):
 
 
 def posterior(confidence: Tensor) -> Tensor:
-    """Returns r(i) = (c_1 · … · c_i) · (1 − c_{i+1}), (γ−1,) float64, for confidences c, (γ−1,); see ``tree.boundary``."""
+    """Returns r(i) = (c_1 · … · c_i) · (1 − c_{i+1}) for the confidences c (γ−1,), see ``d2sd.tree.boundary``; (γ−1,) float64."""
     c = confidence.double()
     alive = torch.cat([torch.ones_like(c[:1]), c[:-1]]).cumprod(0)
     return alive * (1 - c)
 
 
 def likeliest_prefixes(confidence: Tensor) -> Tensor:
-    """Returns the prefix lengths in descending order of r(i), shorter ones first if equal, (γ−1,) int64."""
+    """Returns the prefix lengths in descending order of r(i), (γ−1,) int64. Of equally likely ones, the shorter comes first."""
     return posterior(confidence).argsort(descending=True, stable=True)
 
 
 def open_prefixes(chain: Tensor, end_ids: Collection[int]) -> Tensor:
-    """Returns how many prefixes of a chain (M,) contain no end-of-text token, counting the empty prefix, (1,) int64."""
+    """Returns the number of prefixes of a chain (M,) that contain no end-of-text token, including the empty prefix; (1,) int64."""
     ended = torch.zeros_like(chain)
     for end in sorted(end_ids):  # Python numbers, because a captured graph could outlive a tensor of them
         ended = ended + (chain == end)
@@ -47,16 +47,20 @@ def open_prefixes(chain: Tensor, end_ids: Collection[int]) -> Tensor:
 
 
 def first_open(order: Tensor, usable: Tensor, count: int) -> Tensor:
-    """Returns the first ``count`` prefix lengths in ``order`` that are below ``usable``, (count,) int64, padded with −1."""
+    """Returns the first ``count`` prefix lengths that can be re-drafted from, (count,) int64, padded with −1.
+
+    order: prefix lengths in order of preference.
+    usable: (1,) number of prefixes without an end token; longer prefix lengths are left out.
+    """
     closed = (order >= usable).int()
-    places = closed.argsort(stable=True)
-    return torch.where(closed.gather(0, places).bool(), -1, order.gather(0, places))[:count]
+    open_first = closed.argsort(stable=True)
+    return torch.where(closed.gather(0, open_first).bool(), -1, order.gather(0, open_first))[:count]
 
 
 def block_rows(anchor: Tensor, chain: Tensor, prefixes: Tensor, mask_token: int) -> Tensor:
-    """Returns the input tokens of drafts, (B, 1 + M) int64: the anchor, a prefix of the chain, mask tokens.
+    """Returns the input tokens of B drafts, (B, 1 + M) int64: the anchor, a prefix of the chain, then mask tokens.
 
-    anchor: (1,).
+    anchor: (1,) token.
     chain: (M,) drafted tokens.
     prefixes: (B,) prefix lengths.
     """
@@ -66,11 +70,13 @@ def block_rows(anchor: Tensor, chain: Tensor, prefixes: Tensor, mask_token: int)
 
 
 def merge(anchor: Tensor, chains: Tensor, rows: int) -> DeviceTree:
-    """Returns the tree of all candidates, merged at equal prefixes. Nodes are numbered by candidate, then by depth.
+    """Returns the tree of all candidates. Candidates with equal prefixes share the nodes of these prefixes.
+
+    Nodes are numbered by candidate, then by depth.
 
     anchor: (1,) token.
-    chains: (C, M) tokens below the anchor, padded with −1.
-    rows: N, the number of rows of the tree; larger than the number of distinct prefixes in the chains.
+    chains: (C, M) tokens of the candidates below the anchor, padded with −1.
+    rows: N, the number of rows of the tree; larger than the number of distinct prefixes in ``chains``.
     """
     count, length = chains.shape
     device = chains.device

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 def slots(config: DecodeConfig, tokens: int) -> int:
-    """Returns the number of cache slots for ``tokens`` tokens of text, followed by the largest tree or block."""
+    """Returns how many cache slots a run needs: for ``tokens`` tokens of text, followed by the largest tree or block."""
     method = METHODS[config.method]
     longest = max(config.block_size or 1, config.second_block_size or 1)
     if method.default_budget:
@@ -41,13 +41,13 @@ def slots(config: DecodeConfig, tokens: int) -> int:
 
 
 class CachedDrafters(Drafters):
-    """The drafters of one generation with their caches.
+    """The drafters of one generation, with their caches.
 
     config: resolved settings (``Engine.resolve``).
     passes: buffers with room for prompt, output and a tree (``slots``).
     experience: statistics for cost-aware steps; None: the settings determine the sizes of steps.
 
-    ``block_drafters`` lists ``first`` and ``second``, without None and without duplicates.
+    The attribute ``block_drafters`` lists the drafters ``first`` and ``second`` that exist, without duplicates.
     """
 
     def __init__(self, models: Models, config: DecodeConfig, passes: Passes, experience: Experience | None = None):
@@ -82,7 +82,11 @@ class CachedDrafters(Drafters):
         self._warned = False
 
     def read_prompt(self, ids: Sequence[int], features: Callable[[list[int]], Tensor], positions: Tensor) -> None:
-        """Let all drafters read the prompt; features, positions: as for ``commit``."""
+        """Lets all drafters read the prompt.
+
+        ids: tokens of the prompt.
+        features, positions: as for ``commit``.
+        """
         self._extend(features, positions, later=False)
         if self.draft_model:
             self.draft_model.read(ids)
@@ -114,11 +118,11 @@ class CachedDrafters(Drafters):
         return self.rng_at(len(self._ids) - 1)
 
     def rng_at(self, position: int) -> random.Random:
-        """Returns the random generator of the step whose anchor is at this position."""
+        """Returns the random generator of the step whose anchor is at ``position`` in the text."""
         return random.Random(generator_seed(self.config.seed, position))
 
     def propose(self, ids: Sequence[int], mark: Callable[[str], None] = lambda stage: None) -> Proposal:
-        """Draft after the committed ``ids``, whose last one is the anchor. Returns the proposed tree with its drafts.
+        """Drafts after the committed ``ids``, whose last one is the anchor. Returns the tree to verify, with its drafts.
 
         mark: called at the end of each stage, with the stage's name.
         """
@@ -140,15 +144,19 @@ class CachedDrafters(Drafters):
         return self.method if self._size else METHODS["autoregressive"]
 
     def commit(self, features: Callable[[list[int]], Tensor], positions: Tensor) -> None:
-        """Add the committed tokens of a step, at these (T,) positions, to the drafters' context.
+        """Adds the committed tokens of a step to the drafters' context.
 
-        features: function that returns the tokens' features, (1, T, layers·hidden), for a list of target layers.
+        features: function that returns the target's features of the tokens, (1, T, layers·hidden), for a list of target layers.
+        positions: positions of the tokens in the text, (T,).
         """
         # a cost-aware step does not always use all drafters
         self._extend(features, positions, later=self.controller.experience is not None)
 
     def _extend(self, features: Callable[[list[int]], Tensor], positions: Tensor, later: bool) -> None:
-        """later: whether a block drafter that has not drafted since the last commit reads the tokens only before its next draft."""
+        """Adds committed tokens to the drafters' context; features, positions: as for ``commit``.
+
+        later: whether block drafters that have not drafted since the last commit read the tokens only before their next draft.
+        """
         by_layers: dict[tuple[int, ...], Tensor] = {}
         for drafter in self.block_drafters:
             layers = tuple(drafter.taps)
@@ -167,7 +175,7 @@ class CachedDrafters(Drafters):
         return bool(self.block_drafters) or self.eagle3 is not None
 
     def draft_passes(self, proposal: Proposal) -> int:
-        """Returns the number of sequential drafter passes of a proposal."""
+        """Returns how many passes the drafters needed for a proposal, one after another."""
         if self.eagle3 is not None:
             return 1 + self.eagle3.depth if proposal.levels else 0
         if proposal.first is None:
@@ -178,7 +186,7 @@ class CachedDrafters(Drafters):
         return min(self.method.draft_levels, 1 + bool(branches) + any(b.base > 0 for b in branches))
 
     def work(self, proposal: Proposal) -> Work:
-        """Returns the number of rows of each pass of a step. Re-drafts of the third level have a separate pass."""
+        """Returns the number of rows of each pass of a step. Re-drafts of re-drafts (the third level) have a separate pass."""
         size = 1 + len(proposal.first.ids) if proposal.first else self.block_size if proposal.levels else 0
         redrafts = proposal.branches if self.second else ()
         third = sum(block.base > 0 for block in redrafts)
@@ -186,7 +194,7 @@ class CachedDrafters(Drafters):
         return Work(size, tuple(count * (size + self.extension) for count in batches), len(proposal.tree))
 
     def warn_once(self, proposal: Proposal) -> None:
-        """Warn the first time that the second drafter drafts from an empty prefix without being trained for it."""
+        """Logs a warning the first time that the second drafter drafts from an empty prefix without being trained for it."""
         empty = any(block.prefix == 0 for block in proposal.branches)
         if empty and self.second is not None and self.second.form.visible_prefixes and not self._warned:
             self._warned = True

@@ -1,4 +1,4 @@
-"""One generation: its state, the events that report it, and the first line of its trace."""
+"""One generation: its state, the events of its steps, and the header of its trace."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ class HostCycle:
         self._scored: tuple[torch.Tensor, torch.Tensor, Callable[[bool], torch.Tensor]] | None = None
 
     def propose(self, ids: Sequence[int]) -> Proposal:
-        """Returns the tree to verify after the committed ``ids``, with its drafts."""
+        """Drafts after the committed ``ids``. Returns the tree to verify, with its drafts."""
         self._start = len(ids) - 1
         self.clock.start()
         return self.drafters.propose(ids, self.clock.mark)
 
     def verify(self, tree: TokenTree) -> Inspection:
-        """Run one pass of the target over the tree. Returns the target's choices at its nodes."""
+        """Runs one pass of the target over the tree. Returns the target's choices at its nodes."""
         device = self.target.device
         scores = self.sampler.scores(self.verifier.logits(tree))
         noise = self.sampler.noise(self._start, 1 + max(tree.depths), scores.shape[-1], device)
@@ -75,7 +75,11 @@ class HostCycle:
         return Inspection.read(measured(False).tolist())
 
     def inspect(self, proposal: Proposal, seen: Inspection, path: TreeWalk) -> tuple[Inspection, tuple[Draw, ...]]:
-        """Returns the target's choices, with probabilities if inspected, and its draws if inspected and sampled."""
+        """Returns the target's choices and its random draws.
+
+        Probabilities are added to the choices ``seen`` only if the run is inspected. Draws are returned only if it is inspected and
+        samples.
+        """
         self.clock.mark("verify")
         assert self._scored is not None, "verify first"
         (scores, noise, measured), self._scored, draws = self._scored, None, tuple[Draw, ...]()
@@ -87,7 +91,7 @@ class HostCycle:
         return seen, draws
 
     def commit(self, path: TreeWalk) -> None:
-        """Keep the keys and values of the anchor and the accepted path, in the caches of the target and the drafters."""
+        """Keeps the keys and values of the anchor and the accepted path, in the caches of the target and the drafters."""
         rows, device = [0, *path.accepted], self.target.device
         self.verifier.cache.commit(rows)
         if self.drafters.reads_features:
@@ -103,13 +107,14 @@ class HostCycle:
         return StageSeconds(**self.clock.read())
 
     def ahead(self, ids: Sequence[int]) -> None:
-        """Does nothing: on the host, a step begins when it is requested."""
+        """Does nothing. Only ``DeviceCycle`` can begin a step before it is requested."""
 
 
 class Generation:
     """The state of one generation: committed token ids, caches, clock.
 
     labels: texts of single tokens.
+    ids: token ids of the prompt.
     config, passes, experience: as for ``CachedDrafters``.
     """
 
@@ -142,7 +147,7 @@ class Generation:
 
     @torch.inference_mode()
     def prefill(self) -> PrefillDone:
-        """Read the prompt and commit the target's next token, the first anchor."""
+        """Reads the prompt, and commits the target's next token, which is the first anchor. Returns the event."""
         began = time.perf_counter()
         prompt, device, sampler = tuple(self.ids), self.target.device, Sampler.of(self.config)
         positions, logits = self.verifier.read(prompt)
@@ -161,7 +166,9 @@ class Generation:
 
     @torch.inference_mode()
     def step(self) -> Callable[[], StepDone]:
-        """Run one step. Returns a function that builds its event; these functions must be called in the order of steps."""
+        """Runs one step. Returns a function that builds the event of the step. These functions must be called in the order of the
+        steps.
+        """
         began, start, cycle = time.perf_counter(), len(self.ids) - 1, self.cycle
         proposal = cycle.propose(self.ids)  # draft, select prefixes, re-draft, merge, prune
         tree, first, controller = proposal.tree, proposal.first, self.drafters.controller
@@ -190,7 +197,11 @@ class Generation:
         return partial(self._describe, done)
 
     def _append(self, tokens: Sequence[int], ended: bool, cut: bool) -> None:
-        """Append committed tokens to the text."""
+        """Appends committed tokens to the text.
+
+        ended: whether the last token is an end token.
+        cut: whether the token limit was reached.
+        """
         self.output += tokens
         self.ids += tokens
         if ended:
@@ -199,7 +210,7 @@ class Generation:
             self.stop_reason = "max_new_tokens"
 
     def finished(self) -> Finished:
-        """Returns the event of the end of the run."""
+        """Returns the event at the end of the run."""
         assert self.stop_reason is not None
         text = self.target.tokenizer.decode(self.output, skip_special_tokens=True)
         out = tuple(self.output)
@@ -250,14 +261,14 @@ class Generation:
         return Committed(token, self._text(token), proposer="target", node=None)
 
     def _text(self, token: int) -> str:
-        """Returns the text that a committed token adds. Tokens must be given in order."""
+        """Returns the text that a committed token adds to the output. Must be called once for every committed token, in order."""
         return "" if token in self.drafters.end_ids else self.pieces.feed(token)
 
 
 def make_header(
     models: Models, parts: dict[str, dict[str, Any]], config: DecodeConfig, prompt: str | None
 ) -> dict[str, Any]:
-    """Returns the first line of a trace, with a new ``run`` identifier: method, settings, models, versions and hardware.
+    """Returns the header of a trace, with a new ``run`` identifier: method, settings, models, versions and hardware.
 
     parts: descriptions of the models from ``d2sd.folders.weights.parts``.
     """

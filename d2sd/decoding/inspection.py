@@ -1,5 +1,6 @@
-"""Data recorded for a step besides its tokens: the target's probabilities at every tree node, and a drafter's probabilities at
-other temperatures. Both are computed on the device and converted to event data."""
+"""Data that is recorded for a step besides its tokens: the target's probabilities at every tree node, and a drafter's probabilities
+at other temperatures. They are computed on the device and converted to the data of events.
+"""
 
 from __future__ import annotations
 
@@ -40,12 +41,13 @@ FAR = -43.0
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """The target's outputs, with one entry per node; without inspection, all fields except ``chosen`` are None.
+    """The target's outputs at the nodes of a tree, with one entry per node. Without inspection, all fields except ``chosen`` are
+    None.
 
     chosen: the target's choice after the node.
     choice_probability: the target's probability of that choice.
     probability: the target's probability of the node's token, given its parent; undefined for the anchor.
-    rank: rank of the node's token under the target, 0 = likeliest; undefined for the anchor.
+    rank: rank of the node's token among the target's probabilities, from 0 for the likeliest; undefined for the anchor.
     top: the target's likeliest tokens after the node and their probabilities, best first.
     """
 
@@ -57,7 +59,7 @@ class Inspection:
 
     @classmethod
     def read(cls, columns: Sequence[list[float]]) -> Inspection:
-        """Returns the inspection from the rows of ``measure``, on the host."""
+        """Returns the inspection, given the rows of the result of ``measure`` on the host."""
         chosen = [int(c) for c in columns[0]]
         if len(columns) == 1:
             return cls(chosen)
@@ -75,7 +77,7 @@ def measure(scores: Tensor, chosen: Tensor, tokens: Tensor, parents: Tensor, ins
     """Returns the choices, (1, N) float64; if ``inspect``, all fields of ``Inspection``, (``measured_rows``, N) float64.
 
     The last rows are the probabilities of the likeliest tokens, and then the ids of these tokens. Probabilities are rounded to
-    ``DIGITS`` digits, since they are only displayed. A choice is −1 if its score is NaN or +inf: argmax prefers such scores.
+    ``DIGITS`` digits, since they are only displayed. A choice is replaced by −1 if its score is NaN or +inf, which argmax prefers.
 
     scores: (N, V) logits from which the choices were made.
     chosen: (N,) the choices.
@@ -99,20 +101,20 @@ def measure(scores: Tensor, chosen: Tensor, tokens: Tensor, parents: Tensor, ins
     return torch.cat([sure.double()[None], choice, ours, rank.double()[None], likeliest, best.T.double()])
 
 
-def log_probabilities(scores: Tensor, places: Tensor) -> Tensor:
-    """Returns log softmax(scores) at ``places``, (…, n) float32.
+def log_probabilities(scores: Tensor, indices: Tensor) -> Tensor:
+    """Returns the logarithms of softmax(scores) at the given indices, (…, n) float32.
 
     scores: (…, V) logits of any type.
-    places: (…, n) indices.
+    indices: (…, n).
     """
-    return scores.log_softmax(-1, dtype=torch.float32).gather(-1, places).clamp_max(0.0)
+    return scores.log_softmax(-1, dtype=torch.float32).gather(-1, indices).clamp_max(0.0)
 
 
-def tempered(scores: Tensor, places: Tensor) -> Tensor:
-    """Returns the probability of a token at each of ``TEMPERATURES``, (M, len(TEMPERATURES)) float64.
+def tempered(scores: Tensor, indices: Tensor) -> Tensor:
+    """Returns the probability of one token per row at each of ``TEMPERATURES``, (M, len(TEMPERATURES)) float64.
 
     scores: (M, V) logits or log probabilities of all tokens.
-    places: (M,) indices of the tokens.
+    indices: (M,) indices of the tokens.
     """
     # few exponentials: squaring exp(s / T) halves T, so two temperatures give all powers of √2
     scores = scores.float()
@@ -120,7 +122,7 @@ def tempered(scores: Tensor, places: Tensor) -> Tensor:
     probabilities: dict[float, Tensor] = {}
     for temperature in TEMPERATURES[-2:]:
         everything = (below / temperature).exp_()
-        ours = everything.gather(1, places[:, None])
+        ours = everything.gather(1, indices[:, None])
         while temperature >= TEMPERATURES[0]:
             probabilities[temperature] = ours[:, 0] / everything.sum(-1)
             everything, ours, temperature = everything.mul_(everything), ours.mul_(ours), temperature / 2
@@ -139,7 +141,7 @@ class StepResult:
     anchor_position: position of the anchor in the text.
     seen: the target's choices at the tree's nodes.
     boundary: number of accepted tokens of the first draft; None if unknown.
-    elapsed: seconds of all steps up to this one.
+    elapsed: seconds of all steps up to and including this one.
     """
 
     step: int
@@ -157,7 +159,7 @@ class StepResult:
 def describe_draws(
     scores: Tensor, noise: Tensor, proposal: Proposal, seen: Inspection, outcome: TreeWalk, texts: TokenTexts
 ) -> tuple[Draw, ...]:
-    """Returns the target's draw at every visited node.
+    """Returns the target's random draw at every visited node.
 
     scores: (N, V) logits that the choices were made from.
     noise: (depths, V), as for ``Sampler.choose``.
@@ -189,7 +191,7 @@ def _alternatives(tokens: Sequence[int], shown: Iterable[float], texts: TokenTex
 
 
 def describe_draft(block: Block, texts: TokenTexts, inspect: bool) -> Draft:
-    """Returns a drafted block as event data, with its alternatives if inspected."""
+    """Returns a drafted block as event data, with the alternatives at each position if ``inspect``."""
     alternatives: tuple[tuple[Alternative, ...], ...] = ()
     if inspect:
         alternatives = tuple(
@@ -221,7 +223,9 @@ def describe_choices(seen: Inspection, outcome: TreeWalk, texts: TokenTexts) -> 
 
 
 def describe_tops(proposal: Proposal, seen: Inspection, outcome: TreeWalk, texts: TokenTexts) -> tuple[TargetTop, ...]:
-    """Returns the target's likeliest tokens after every node that has children or was visited by the walk."""
+    """Returns the target's likeliest tokens after every node that has children or was visited by the walk; nothing without
+    inspection.
+    """
     if seen.top is None:
         return ()
     nodes = sorted({*proposal.tree.parents[1:], *outcome.visited})
@@ -273,14 +277,14 @@ def describe_nodes(proposal: Proposal, seen: Inspection, outcome: TreeWalk, text
 
 
 def describe_levels(proposal: Proposal, texts: TokenTexts) -> tuple[DraftLevel, ...]:
-    """Returns the levels from which the nodes of a tree were selected, as event data."""
+    """Returns the levels of a draft tree as event data. The tree's nodes were selected from the candidates of these levels."""
     nodes = continued_nodes(proposal.tree, proposal.levels)
     return tuple(
         DraftLevel(
-            ids=tuple(level.tokens[at] for at in level.continued),
-            texts=tuple(texts[level.tokens[at]] for at in level.continued),
-            parents=tuple(level.parents[at] for at in level.continued),
-            scores=tuple(round(level.scores[at], DIGITS) for at in level.continued),
+            ids=tuple(level.tokens[index] for index in level.continued),
+            texts=tuple(texts[level.tokens[index]] for index in level.continued),
+            parents=tuple(level.parents[index] for index in level.continued),
+            scores=tuple(round(level.scores[index], DIGITS) for index in level.continued),
             nodes=tuple(row),
             scored=len(level.tokens),
         )

@@ -1,4 +1,4 @@
-"""Measures the table of stage costs on this machine, from a few timed passes of every shape."""
+"""Measures the table of stage costs on this machine, by timing every stage a few times with passes of different sizes."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ Times = dict[StageRows, list[float]]  # seconds
 
 @torch.inference_mode()
 def measure_costs(drafters: CachedDrafters, verifier: Verifier) -> tuple[StageCosts, bool]:
-    """Returns typical times of every stage after a context of 192 tokens, and whether the measurement is steady: in every stage,
-    the times of the first and second half differ by at most a fifth.
+    """Returns typical times of every stage after a context of 192 tokens, and whether the measurement was steady.
+
+    It was steady if, in every stage, the times of the first and of the second half of the rounds differ by at most a fifth.
 
     drafters, verifier: their caches must have room for ``MEASURED_TOKENS`` and a tree.
     """
@@ -87,9 +88,12 @@ def _timed(
     timed: Collection[StageRows],
     clock: Callable[[], float] = time.perf_counter,
 ) -> list[Times]:
-    """Times the ``timed`` passes in random order, after a warm-up round of all passes. Returns each pass's seconds by round.
+    """Times passes in random order, after a warm-up round of all passes. Returns, for each round, the seconds of every timed pass.
 
     Each pass is timed after the pass that precedes it in a run, so that the processor's caches are as warm as in a run.
+
+    works: functions that run the passes.
+    timed: keys of the passes to time; the others run only in the warm-up round.
     """
     drafts, plain = [key for key in works if key[0] == "first_draft"], ("verify", 1)
     order, rounds, rng, end = list(works), list[Times](), random.Random(0), clock() + SECONDS
@@ -109,7 +113,7 @@ def _seconds(work: Callable[[], object]) -> float:
 
 
 def _typical(rounds: list[Times]) -> dict[StageRows, float]:
-    """Returns typical seconds of every pass, corrected for rounds in which the whole machine was slower."""
+    """Returns the typical seconds of every pass. Times of rounds in which the whole machine was slower are reduced accordingly."""
     usual = {key: median(t for times in rounds for t in times[key]) for key in rounds[0]}
     slower = [median(t / usual[key] for key, seconds in times.items() for t in seconds) for times in rounds]
     held = {key: sorted(t / s for times, s in zip(rounds, slower, strict=True) for t in times[key]) for key in usual}

@@ -1,4 +1,4 @@
-"""The target in one generation: its passes over the prompt and over one token tree per step, and its choice of tokens.
+"""The target during one generation: its passes over the prompt and over one token tree per step, and its choice of tokens.
 
 At temperature 0, a choice is argmax; above 0, it is an exact sample. Samples use the Gumbel-max rule, argmax(logits/T + g). The
 noise g depends only on the seed and on the position in the text. Each committed position has its own independent noise, so every
@@ -34,7 +34,7 @@ class Verifier:
         self.merged = target.merged(passes.kernels) if passes.merged else None
 
     def read(self, ids: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Read the prompt into the empty cache. Returns its positions, (T,), and the logits after it, (1, V)."""
+        """Processes the prompt into the empty cache. Returns its positions, (T,), and the logits after it, (1, V)."""
         device = self.target.device
         positions = torch.arange(len(ids), device=device)
         hidden = self.target.forward(torch.tensor(ids, device=device), positions, self.cache, None, None)
@@ -66,7 +66,12 @@ class Verifier:
         self.passes.plan(shape, self.target.dtype, kv_heads, context + (rows == 1), masked, self.target.scale)
 
     def forward(self, read: int, tokens: Tensor, positions: Tensor, slots: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
-        """Run a fixed-shape pass. Returns the logits of all rows and the outputs of the tapped layers."""
+        """Runs a pass of fixed shape over R rows. Returns the logits of all rows and the outputs of the tapped layers.
+
+        read: number of cache slots that are read.
+        slots: (R,) cache slots to which the keys and values of the rows are written.
+        mask: (R, R) bool; which rows of the tree each row attends to.
+        """
         if len(mask) > 1:
             self.passes.show(mask)
         kernels = TORCH if self.merged is None else self.merged.kernels
@@ -89,10 +94,10 @@ def restrict(logits: Tensor, top_k: int, top_p: float) -> Tensor:
 
 
 def generator_seed(seed: int, position: int) -> int:
-    """Returns the random seed for a position in the text.
+    """Returns the seed of the random generator for a position in the text.
 
-    A CPU generator uses only the low 32 bits. Higher bits of the seed are therefore hashed into the low ones, differently at
-    every position.
+    A CPU generator uses only the low 32 bits of its seed. Higher bits of ``seed`` are therefore hashed into the low ones,
+    differently at every position.
     """
     high = seed >> 32
     mixed = int.from_bytes(hashlib.blake2b(f"{high} {position}".encode(), digest_size=4).digest()) if high else 0
@@ -100,7 +105,7 @@ def generator_seed(seed: int, position: int) -> int:
 
 
 def gumbel_noise(seed: int, positions: list[int], vocabulary: int, device: torch.device) -> Tensor:
-    """Returns standard Gumbel noise, (positions, vocabulary) float32; row i depends only on seed and positions[i]."""
+    """Returns standard Gumbel noise, (positions, vocabulary) float32. Row i depends only on ``seed`` and ``positions[i]``."""
     return torch.stack([_noise_row(seed, position, vocabulary, device) for position in positions])
 
 
@@ -113,7 +118,7 @@ def _noise_row(seed: int, position: int, vocabulary: int, device: torch.device) 
 
 
 class Sampler:
-    """Chooses a token per tree node for one generation."""
+    """Chooses the target's token after every tree node during one generation."""
 
     def __init__(self, temperature: float, top_k: int, top_p: float, seed: int):
         self.temperature, self.top_k, self.top_p, self.seed = temperature, top_k, top_p, seed

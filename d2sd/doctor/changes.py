@@ -1,6 +1,6 @@
-"""Changes of a drafter: other settings for reading its weights, and other weights.
+"""Changes of a drafter: other settings for reading its weights, or other weights.
 
-A ``Variant`` is applied to a loaded drafter; most variants can also be written to a folder. A ``Check`` with a ``mend``
+A ``Variant`` is applied to a loaded drafter; most variants can also be written to a folder. The ``mend`` of a ``Check``
 (``d2sd.folders.checks``) changes only a folder.
 """
 
@@ -39,15 +39,17 @@ COPIED = (".json", ".md", ".txt", ".model", ".jinja")  # suffixes of the files t
 class Variant:
     """A drafter with one change.
 
-    kind: kind of the change; changes of the same kind are alternatives to each other.
+    kind: kind of the change, such as "taps". Changes of the same kind are alternatives to each other.
     description: the change, in a few words.
     form: settings with which the weights are read.
     values: config keys that express the change (``set_keys``); None if no keys do.
-    edit_weights: returns the changed weights, given all weights by name; a removed tensor is None. None: no weight changes.
+    edit_weights: function that takes all weights by name and returns those that change; the value None removes a tensor. None if
+        the change does not edit weights.
     fix: what to change in the folder; None if no change of the folder has this effect.
-    lag: number of positions by which the features are late.
-    ahead: number of positions by which the block is ahead of the text; for EAGLE-3, by which embeddings are early.
-    common: whether this undoes a mistake that converters and configs are known to make.
+    lag: number of positions by which the target's features reach the drafter too late.
+    ahead: for a block drafter, number of positions by which the block is ahead of the text; for EAGLE-3, number of positions by
+        which the embeddings are early.
+    common: whether the change undoes a mistake that converters and configs are known to make.
     """
 
     kind: str
@@ -62,7 +64,7 @@ class Variant:
 
     @property
     def key(self) -> str:
-        """Changes with the same effect have equal keys."""
+        """A key that is equal for changes with the same effect."""
         return repr((self.form, self.lag, self.ahead, self.edit_weights and self.description))
 
     @property
@@ -80,7 +82,9 @@ class Variant:
 
 
 def weights_of(model: Drafter) -> dict[str, Tensor]:
-    """Returns a drafter's weights by name. If there is a draft vocabulary, ``TOKEN_IDS`` holds its target ids."""
+    """Returns a drafter's weights by name. For a draft vocabulary, the entry ``TOKEN_IDS`` holds the target's id of each draft
+    token.
+    """
     weights: dict[str, Tensor] = dict(model.named_parameters())
     if model.token_ids is not None:
         weights[TOKEN_IDS] = model.token_ids
@@ -88,7 +92,7 @@ def weights_of(model: Drafter) -> dict[str, Tensor]:
 
 
 def _with_own_modules(module: Any) -> Any:
-    """Copies the module and its submodules, but not their weights. A deep copy would take as long as the drafting."""
+    """Returns a copy of a module and its submodules that shares their weights. Copying the weights would take as long as drafting."""
     other = copy.copy(module)
     for part in ("_parameters", "_buffers"):
         other.__dict__[part] = dict(module.__dict__[part])
@@ -148,18 +152,18 @@ def write_changed(source: str, changes: Sequence[Variant | Check], out: Path) ->
         if not change.writable:
             raise InputError(f"no change of the folder has the effect of {change.description}")
         set_keys(config, change.values or {})
-        names = {own: key for key in published if (own := own_name(key)) is not None}
-        own_weights = {own: published[key] for own, key in names.items()}
-        for own, weight in (change.edit_weights(own_weights) if change.edit_weights else {}).items():
-            if own == TOKEN_IDS and weight is not None:  # published as target id − draft id
+        published_names = {name: key for key in published if (name := own_name(key)) is not None}
+        weights = {name: published[key] for name, key in published_names.items()}
+        for name, weight in (change.edit_weights(weights) if change.edit_weights else {}).items():
+            if name == TOKEN_IDS and weight is not None:  # published as target id − draft id
                 ids = weight.cpu()
-                published[names.get("d2t", "d2t")] = ids - torch.arange(len(ids))
-                if "t2d" in names:
-                    published[names["t2d"]] = torch.zeros_like(own_weights["t2d"]).index_fill(0, ids, True)
+                published[published_names.get("d2t", "d2t")] = ids - torch.arange(len(ids))
+                if "t2d" in published_names:
+                    published[published_names["t2d"]] = torch.zeros_like(weights["t2d"]).index_fill(0, ids, True)
             else:
-                held = published.pop(names.get(own, own), weight)
+                held = published.pop(published_names.get(name, name), weight)
                 if weight is not None and held is not None:
-                    published[names.get(own, own)] = weight.to(held.dtype).cpu()
+                    published[published_names.get(name, name)] = weight.to(held.dtype).cpu()
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as scratch:

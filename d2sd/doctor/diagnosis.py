@@ -1,4 +1,6 @@
-"""Says what the findings of an examination prove. A cause is named only if a change or an exchange of parts undoes the fault."""
+"""Says what the findings of an examination prove. A cause is named only if undoing it, by a change or by an exchange of parts,
+restores acceptance.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,12 @@ from d2sd.doctor.probes import Trial
 from d2sd.folders.checks import Check
 
 MANY_UNUSABLE = 1 / 3  # share of unusable texts that the main finding mentions
-TIMES = 2.0  # factor by which accepted tokens must rise if no level is known
-RIVAL = 0.9  # share of the best change's α that no change of another kind may reach if no level is known
-SURE = 0.2  # mean belief − acceptance from which a drafter counts as sure and wrong
+# Limits for proving a change if neither a reference nor an expected α is given:
+TIMES = 2.0  # factor by which accepted tokens must rise
+RIVAL = 0.9  # share of the best change's α that no change of another kind may reach
+SURE = 0.2  # expected − actual acceptance, from which a drafter counts as sure and wrong
 MOST_NAMES = 4  # largest number of tensors or keys that a sentence lists
-MOST_PARTS = 0.5  # share of a drafter's parts above which the reference is another training
+MOST_PARTS = 0.5  # if more than this share of the parts must be exchanged, the reference counts as another training
 ASK = "What it should reach is not known: give d2sd doctor --expect or --reference"
 
 
@@ -31,8 +34,10 @@ def folder_fault(checks: Sequence[Check]) -> Diagnosis | None:
 
 
 def diagnose(findings: Findings) -> Diagnosis:
-    """Returns the main finding, and the cause if it is proved: a fault of the folder, parts that differ from the reference, or a
-    change that undoes the fault."""
+    """Returns the main finding, and the cause if one is proved.
+
+    A cause is a fault of the folder, parts that differ from the reference, or a change that undoes the fault.
+    """
     if (fault := folder_fault(findings.checks)) is not None:
         return fault
     if findings.failed is not None or findings.run is None:
@@ -45,19 +50,24 @@ def diagnose(findings: Findings) -> Diagnosis:
     if (trial := proved(findings, findings.run)) is not None:
         variant = trial.variant
         now = f"α is {trial.run.alpha:.2f} instead of {findings.run.alpha:.2f}"
-        sentence = f"With {variant.description}, {now}.{_known(findings)}"
+        sentence = f"With {variant.description}, {now}.{_compared_with_expectation(findings)}"
         return Diagnosis(variant.kind, sentence, variant.fix, (variant,) * variant.writable, trial.run.alpha)
     cause = "below" if findings.below else "unknown" if findings.run.shape[0] == "unclear" else "none"
-    sentence = f"α is {with_interval(findings.run.estimate, decimal)}{_shape(findings.run)}.{_texts(findings)}{_believed(findings.run)}{_best(findings)}{_known(findings)}"
+    sentence = f"α is {with_interval(findings.run.estimate, decimal)}{_shape(findings.run)}.{_texts(findings)}{_believed(findings.run)}{_best(findings)}{_compared_with_expectation(findings)}"
     return Diagnosis(cause, sentence)
 
 
 def proved(findings: Findings, run: DraftingRun) -> Trial | None:
-    """Returns the change that certainly undoes the fault; None if there is none.
+    """Returns the change that is proved to undo the fault; None if there is none.
 
-    If a level is known, α must be below it, and reach it with the change. Otherwise, the change must undo a common mistake, position 1
-    must then be accepted as often as in trained drafters, with a smooth decay, accepted tokens must at least double, no change of another
-    kind may come near, and no change may help in addition.
+    If it is known what α should be (``Asked.expected`` or a reference), α must be below it, and must reach it with the change.
+
+    Otherwise, all of the following must be true:
+
+    * The change undoes a common mistake.
+    * With it, position 1 is accepted as often as in trained drafters, and acceptance decays smoothly.
+    * It at least doubles the accepted tokens.
+    * No change of another kind comes near, and no further change helps in addition.
     """
     best = next(iter(findings.helping), None)
     if best is None:
@@ -94,7 +104,6 @@ def _exchanged(findings: Findings, run: DraftingRun, swap: Exchange) -> Diagnosi
 
 
 def _listed(tensors: Sequence[str]) -> str:
-    """Returns the names of these tensors, with the verb "differ"."""
     names = ", ".join(tensors) if len(tensors) <= MOST_NAMES else f"{len(tensors)} tensors"
     return f"{names} {'differs' if len(tensors) == 1 else 'differ'}"
 
@@ -124,7 +133,7 @@ def _texts(findings: Findings) -> str:
 
 
 def _believed(run: DraftingRun) -> str:
-    """Returns what the drafter itself expected, if acceptance is low."""
+    """Returns a sentence about the acceptance that the drafter itself expected; "" unless acceptance is low."""
     if run.belief is None or run.shape[0] != "low":
         return ""
     expected, accepted = run.belief
@@ -145,17 +154,16 @@ def _best(findings: Findings) -> str:
     return f"{tried} {best.variant.description} is the best: {best.run.alpha:.2f}{further}."
 
 
-def _known(findings: Findings) -> str:
-    """Returns how α compares with what is known that the drafter reaches."""
+def _compared_with_expectation(findings: Findings) -> str:
     expected, below = findings.asked.expected, "" if findings.below else "not "
     if findings.reference is not None and findings.run is not None:
-        return _compared(findings.run, findings.reference)
+        return _compared_with_reference(findings.run, findings.reference)
     if expected is not None:
         return f" It is {below}significantly below the expected {expected:.2f}."
     return f" {ASK}."
 
 
-def _compared(run: DraftingRun, reference: Reference) -> str:
+def _compared_with_reference(run: DraftingRun, reference: Reference) -> str:
     theirs, swap = reference.run.alpha, reference.exchange
     if not reference.better:
         although = f", although {_listed(list(reference.tensors))}" if reference.tensors else ""
@@ -164,7 +172,7 @@ def _compared(run: DraftingRun, reference: Reference) -> str:
     said = f" The reference reaches {theirs:.2f} on the same texts"
     if not reference.same_form:
         keys = ", ".join(
-            f"{key} ({own[:40]}; reference: {good[:40]})" for key, own, good in reference.keys[:MOST_NAMES]
+            f"{key} ({value[:40]}; reference: {good[:40]})" for key, value, good in reference.keys[:MOST_NAMES]
         )
         return f"{said}; it is of another kind or size, and their configs differ in {keys or 'nothing'}."
     if swap is None or not swap.parts:

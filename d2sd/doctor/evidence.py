@@ -1,4 +1,4 @@
-"""Measurements without a changed drafter: remarks on its weights, and statistics of the texts that the target writes."""
+"""Measurements that need no changed drafter: remarks on its weights, and statistics of the texts that the target writes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FP8_LARGEST = (448.0, 240.0, 57344.0)  # largest values of float8: e4m3fn, e4m3f
 
 
 def weight_remarks(model: Drafter) -> Iterator[str]:
-    """Yields what is unusual about a drafter's weights, one sentence each. Sound drafters may have unusual weights too."""
+    """Yields a sentence about each unusual property of a drafter's weights. Sound drafters may have unusual weights too."""
     names_by_remark: dict[str, list[str]] = {}
     layers: dict[str, dict[str, Tensor]] = {}
     for name, w in weights_of(model).items():
@@ -60,7 +60,7 @@ GRAM = 4
 
 @torch.inference_mode()
 def surprise(target: Target, texts: Sequence[Text]) -> float | None:
-    """Returns the target's mean loss on the prompts' tokens ÷ log V. The first token of a prompt does not count."""
+    """Returns the target's mean loss on the tokens of the prompts (except the first of each) ÷ log V, the loss of a uniform guess."""
     total, count = 0.0, 0
     for text in texts:
         ids = torch.tensor([text.ids[: text.start]], device=target.device)
@@ -78,7 +78,7 @@ def is_unusable(text: Text) -> bool:
 
 
 def repeated_share(texts: Sequence[Text]) -> float | None:
-    """Returns the share of generated 4-token sequences that occur earlier in the same text; None if there are none."""
+    """Returns the share of generated 4-token sequences that occur earlier in the same text; None if no text is long enough."""
     count = distinct = 0
     for text in texts:
         ids = text.ids[text.start :]

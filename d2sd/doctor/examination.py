@@ -1,4 +1,4 @@
-"""Examines one drafter: its folder, its steps in a short run, and what changes of the drafter bring."""
+"""Examines one drafter: checks its folder, drafts in a short run, and tries changes of the drafter."""
 
 from __future__ import annotations
 
@@ -40,13 +40,19 @@ PROMPTS = 30  # default number of prompts
 TOKENS = 80  # generated per prompt
 BATCH = 10  # prompts per batch
 VISIBLE = 2  # tokens after the anchor that a VP-Drafter is shown
-CLEAR_GAIN = 0.05  # gain of a further change from which a change alone does not undo the fault
-DRAFTS = 0.2  # acceptance at position 1 that a mended drafter must reach if its α is not known
+CLEAR_GAIN = 0.05  # if a further change gains at least this share, one change alone does not undo the fault
+DRAFTS = 0.2  # acceptance at position 1 that a mended drafter must reach if its α was not measured
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The findings so far, the current stage, the progress of this stage, and the latest change that was tried."""
+    """Progress of an examination.
+
+    findings: the findings so far.
+    stage: name of the current stage.
+    done, total: progress of this stage.
+    tried: the change that was tried last.
+    """
 
     findings: Findings
     stage: str
@@ -67,7 +73,7 @@ def examine(
     dtype: str | None = None,
     device: str | None = None,
 ) -> Findings:
-    """Measures how often drafted tokens are accepted, and what changes of the drafter bring.
+    """Measures how often drafted tokens are accepted, and which changes of the drafter raise acceptance.
 
     This takes seconds if the folder has a fault, otherwise up to several minutes for a large model.
 
@@ -75,8 +81,8 @@ def examine(
     drafter: folder or hub id.
     prompts: texts that the target continues; None: 30 prompts of the bundled set ``heldout``.
     chat, thinking: as in ``DecodeConfig``.
-    expected: known α of the drafter on these prompts; a significantly lower α is a fault.
-    reference: folder or hub id of a known good drafter. If the examined one drafts worse, its parts are exchanged for the reference's.
+    expected: α that the drafter should have on these prompts, such as a published one; a significantly lower α is a fault.
+    reference: folder or hub id of a good drafter. If the examined drafter is worse, its parts are exchanged for the reference's.
     dtype, device: as for ``d2sd.load``.
 
     Raises ``InputError`` for invalid arguments, or if the target cannot be loaded. Faults of the drafter become findings.
@@ -114,9 +120,11 @@ class Examination:
 
     Damaged weights can cause an exception in any calculation. It becomes a ``Failure``, and the examination continues if possible.
 
+    asked: the drafter and the settings.
+    target: the loaded target.
     engine: an engine with this target and the drafter to examine (see ``drafter_of``); None: the drafter is loaded.
     texts: the target's texts for the prompts; empty: they are generated.
-    tell: called with every progress. An exception that it raises and that is not an ``Exception`` stops the examination.
+    tell: called with every ``Progress``. To stop the examination, it can raise an exception that is no subclass of ``Exception``.
     findings: the findings so far.
     """
 
@@ -195,7 +203,7 @@ class Examination:
 
     @contextmanager
     def _part(self, name: str) -> Iterator[None]:
-        """Context of a part of the examination. If the part fails, the others still run."""
+        """Context of a part of the examination. If the part fails, the following parts are still done."""
         self._at(name)
         try:
             yield
@@ -238,7 +246,10 @@ class Examination:
         return variants(model, self.target, max((len(text.ids) for text in self._texts), default=0), self._published)
 
     def _draft(self, model: Drafter) -> DraftingRun:
-        """Adds to the texts the features that any drafter reads, and drafts over them. Returns the run, and adds it to the findings."""
+        """Drafts over the texts, and adds this run to the findings. Returns the run.
+
+        Before, the target's features that any of the drafters or variants reads are added to the texts.
+        """
         taps = {*model.target_layer_ids, *(n for v in self._variants(model) for n in settings_of(v.form)["taps"])}
         taps |= set() if self._reference is None else {*self._reference.target_layer_ids}
         drafter, walks = redrafter(self.target, model, self.asked.visible), list[TextWalk]()
@@ -257,7 +268,7 @@ class Examination:
             return drafter.run(drafter.steps(with_features(self.target, t, model.target_layer_ids)) for t in texts)
 
     def _compare(self, model: Drafter, run: DraftingRun, good: Drafter) -> None:
-        """Compares with the reference, and exchanges parts if the reference drafts better."""
+        """Compares the drafter with the reference ``good``. If the reference drafts better, exchanges parts."""
         best = self._run(good, self._texts)
         reference = compared(model, good, run, best, (self._published, published_config(self.asked.reference or "")))
         if reference.same_form and reference.better:
@@ -271,7 +282,7 @@ class Examination:
         self._add(reference=reference)
 
     def _try_changes(self, model: Drafter, run: DraftingRun) -> None:
-        """Tries all changes, one at a time. If one seems to undo the fault, tries whether another one helps in addition."""
+        """Tries all changes, one at a time. If one is proved to undo the fault, tries which further change helps in addition."""
         tried = self._variants(model)
         latest: dict[str, Trial] = {}
         trials = probe(self.target, model, self._texts, run, tried)
@@ -293,22 +304,26 @@ class Examination:
     ) -> None:
         """Drafts over the texts that the target generates for the same prompts in other templates.
 
-        others: result of ``templates``.
-        numbers: indices of the prompts whose texts are in the run.
+        others: token ids of the prompts by template; the result of ``templates``.
+        numbers: indices of the prompts whose texts are in ``run``.
         """
         trials: list[TemplateTrial] = []
         for template, ids in others.items():
             texts = self._generated(ids, f"trying {template}")
-            known = [(texts[n], walk) for n, walk in zip(numbers, run.walks, strict=True) if texts[n].anchors]
-            now = self._run(model, [text for text, _ in known])
-            change = now.change(replace(run, walks=tuple(walk for _, walk in known)), len(others))
+            pairs = [(texts[n], walk) for n, walk in zip(numbers, run.walks, strict=True) if texts[n].anchors]
+            now = self._run(model, [text for text, _ in pairs])
+            change = now.change(replace(run, walks=tuple(walk for _, walk in pairs)), len(others))
             trials.append(TemplateTrial(template, now.alpha, change, sum(map(is_unusable, texts))))
         self._add(templates=tuple(trials))
 
     def mend(self, out: Path) -> str:
-        """Writes a copy of the drafter with the changes that remove the fault, and drafts with it. Returns a sentence about the result.
+        """Writes a copy of the drafter with the changes that remove the fault, and drafts with the copy. Returns a sentence about
+        the result.
 
-        The copy is removed if it does not load, or drafts worse than was measured. Raises as ``write_changed``.
+        The copy is removed if it cannot be loaded, or if its α is lower than the α measured with these changes. Raises the errors
+        of ``write_changed``.
+
+        out: folder of the copy; it must not exist.
         """
         diagnosis = self.findings.diagnosis
         if diagnosis is None or not diagnosis.changes:
@@ -333,6 +348,9 @@ class Examination:
 
 
 def generate_texts(target: Target, prompts: Sequence[Sequence[int]], tokens: int) -> list[Text]:
-    """Returns greedy texts of at most ``tokens`` new tokens, in the prompts' order, generated as one batch."""
+    """Returns the target's greedy texts for the prompts, in the same order, generated as one batch.
+
+    tokens: maximum number of new tokens of each text.
+    """
     responses = respond_to(target, prompts, RegenerateConfig(len(prompts), tokens))
     return [Text((*prompt, *response), len(prompt)) for prompt, response in zip(prompts, responses, strict=True)]

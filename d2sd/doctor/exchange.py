@@ -1,7 +1,7 @@
-"""Compares a drafter with a known good one over the same texts, and finds by exchange which of its parts lower acceptance.
+"""Compares a drafter with a good one over the same texts, and finds by exchange which of its parts lower acceptance.
 
-Parts of the good drafter are put into the examined one until it drafts as well. The smallest set of parts that suffices is found by
-delta debugging (Zeller and Hildebrandt 2002, "Simplifying and isolating failure-inducing input").
+Parts of the good drafter are put into the examined one until it drafts as well. Delta debugging then removes parts as long as the
+others suffice (Zeller and Hildebrandt 2002, "Simplifying and isolating failure-inducing input").
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from d2sd.doctor.settings import WORDS, Config, Setting, config_values, settings
 from d2sd.replay.anchors import Drafter
 
 DIFFERS = 5e-3  # norm of a tensor's difference ÷ norm of the reference's tensor, above which the tensors differ
-RUNS, TEXTS = 60, 10  # largest number of exchanges, and the texts over which they are tried
+RUNS, TEXTS = 60, 10  # largest number of exchanges, and number of texts over which they are tried
 CLOSED = 0.97  # share of the lost accepted tokens that the exchanged parts must bring back
-RESTORED = 0.95  # share of the known α that a changed drafter must reach
+RESTORED = 0.95  # share of the expected or the reference's α that a changed drafter must reach
 # Tensors that depend on each other are exchanged together: (pattern of names within a layer, kind of the part).
 TOGETHER = (
     (r"self_attn\.[qk]_", "q and k"), ("fc", "fc"), ("lm_head|" + TOKEN_IDS, "lm_head"),
@@ -33,8 +33,8 @@ TOGETHER = (
 )  # fmt: skip
 # Kinds of parts to which these settings belong.
 WITH_TENSORS: Mapping[Setting, str] = {"taps": "fc", "heads": "q and k"}
-MANY_NAMES = 3  # number of differing tensors and settings of a part from which the part is called by its kind
-WHOLE_LAYER = 0.75  # share of a layer's parts from which they are called by the layer's name
+MANY_NAMES = 3  # if this many tensors and settings of a part differ, the part is called by its kind
+WHOLE_LAYER = 0.75  # if this share of a layer's parts is exchanged, the layer is named instead
 
 Item = TypeVar("Item")
 
@@ -43,7 +43,8 @@ Item = TypeVar("Item")
 class Part:
     """Tensors and settings that are exchanged together.
 
-    layer: None outside of numbered layers.
+    kind: which part of the network it is, such as "fc" or "q and k".
+    layer: number of its layer; None if it is not in a numbered layer.
     words: what differs from the reference; empty if nothing does.
     """
 
@@ -59,11 +60,11 @@ class Exchange:
     """The result of exchanging parts.
 
     parts: the parts that must come from the reference; empty if no set of parts suffices.
-    words: these parts, for a sentence.
-    share: share of the drafter's parts with tensors that are among these parts.
+    words: the names of these parts, for a sentence.
+    share: these parts as a share of the drafter's parts; only parts with tensors count.
     variant: the drafter with these parts of the reference.
-    run: its steps over all texts.
-    restored: whether it drafts like the reference over all texts.
+    run: the steps of ``variant`` over all texts.
+    restored: whether ``variant`` drafts as well as the reference over all texts.
     runs: number of exchanges that were tried.
     """
 
@@ -78,13 +79,13 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The comparison with a reference: another drafter over the same texts.
+    """The comparison of the examined drafter with the reference, a good drafter, over the same texts.
 
     run: the reference's steps over the texts.
     change: α of the reference − α of the examined drafter, with an interval over prompts.
     keys: config keys that differ: (key, value of the examined drafter, value of the reference).
-    tensors: tensors that differ, and how (``relation``).
-    same_form: whether parts can be exchanged: both drafters are of the same kind and size.
+    tensors: names of the tensors that differ, and how they differ (``relation``).
+    same_form: whether parts can be exchanged, because both drafters are of the same kind and size.
     exchange: the result of exchanging parts; None if nothing was exchanged.
     """
 
@@ -102,7 +103,7 @@ class Reference:
 
     @property
     def explained(self) -> bool:
-        """Whether no other change needs to be tried."""
+        """Whether the comparison explains the drafter's α, so that no other change needs to be tried."""
         return self.same_form and (not self.better or (self.exchange is not None and self.exchange.restored))
 
 
@@ -113,10 +114,11 @@ def compared(
     best: DraftingRun,
     configs: tuple[Config, Config],
 ) -> Reference:
-    """Returns the comparison with a reference.
+    """Compares a drafter with a reference, without exchanging parts.
 
-    run, best: steps of the examined drafter and of the reference over the same texts.
-    configs: published configs of both.
+    examined, good: the drafter and the reference.
+    run, best: steps of the drafter and of the reference over the same texts.
+    configs: published configs of the drafter and of the reference.
     """
     one, other = (dict(_flat(config)) for config in configs)
     keys = sorted(key for key in one.keys() | other.keys() if one.get(key) != other.get(key))
@@ -178,12 +180,13 @@ def exchange(
     examined: Drafter, good: Drafter, raw: Config, run: DraftingRun, reference: Reference,
     drafted: Callable[[Variant, int], DraftingRun],
 ) -> Exchange | None:  # fmt: skip
-    """Returns the smallest set of parts of ``good`` with which ``examined`` drafts as well; None if it does not draft worse.
+    """Returns a set of parts of ``good`` that is as small as possible and with which ``examined`` drafts as well as ``good``.
+    Returns None if nothing differs or ``examined`` is no worse.
 
     raw: the examined drafter's published config.
     run: steps of ``examined``.
     reference: the comparison with ``good``, over the same texts.
-    drafted: returns the steps of a changed drafter over the first texts, given their number.
+    drafted: function that takes a changed drafter and a number n, and returns its steps over the first n texts.
     """
     every = _parts(examined, good, reference.tensors)
     differing = [part for part in every if part.words]
@@ -222,7 +225,10 @@ def is_restored(run: DraftingRun, best: DraftingRun) -> bool:
 
 
 def _parts(examined: Drafter, good: Drafter, different: Collection[str]) -> list[Part]:
-    """Returns all parts of both drafters. different: names of the tensors that differ."""
+    """Returns all parts of both drafters.
+
+    different: names of the tensors that differ.
+    """
     names = sorted(weights_of(examined).keys() | weights_of(good).keys())
     tensors = {place: tuple(group) for place, group in groupby(sorted(names, key=_place), _place)}
     values, good_values = settings_of(examined.form), settings_of(good.form)
@@ -258,7 +264,11 @@ def _last(name: str) -> str:
 
 
 def exchanged(parts: Sequence[Part], examined: Drafter, good: Drafter, raw: Config, words: str = "") -> Variant:
-    """Returns the drafter ``examined`` with these parts of ``good``. words: the parts, for a sentence."""
+    """Returns ``examined`` with the given parts of ``good``.
+
+    raw: published config of ``examined``.
+    words: names of the parts, for a sentence.
+    """
     weights, theirs, form = weights_of(good), settings_of(good.form), examined.form
     names = [name for part in parts for name in part.tensors]
     values: dict[str, Any] = {}
@@ -273,7 +283,14 @@ def exchanged(parts: Sequence[Part], examined: Drafter, good: Drafter, raw: Conf
 
 
 def _smallest(differing: Sequence[Part], works: Callable[[Sequence[Part]], bool]) -> list[Part]:
-    """Returns a smallest set of parts that suffices: found by layer and by kind of part, whichever is smaller, then part by part."""
+    """Returns a set of parts that suffices, from which no part can be left out.
+
+    First, sufficient sets of whole layers and of whole kinds of parts are found. Then the smaller of the two is reduced part by
+    part.
+
+    differing: all parts that differ; together, they must suffice.
+    works: returns whether a set of parts suffices.
+    """
 
     candidates = []
     for by_layer in (True, False):
@@ -286,7 +303,11 @@ def _smallest(differing: Sequence[Part], works: Callable[[Sequence[Part]], bool]
 
 
 def minimal(items: Sequence[Item], works: Callable[[Sequence[Item]], bool]) -> list[Item]:
-    """Returns items that suffice, none of which can be left out alone. ``items`` must suffice."""
+    """Returns a subset of the items that suffices, and from which no single item can be left out (delta debugging).
+
+    items: all items; together, they must suffice.
+    works: function that returns whether some of the items suffice.
+    """
     kept, count = list(items), 2
     while len(kept) > 1:
         bounds = [len(kept) * n // count for n in range(count + 1)]
@@ -302,7 +323,10 @@ def minimal(items: Sequence[Item], works: Callable[[Sequence[Item]], bool]) -> l
 
 
 def _named(parts: Sequence[Part], every: Sequence[Part]) -> str:
-    """Returns words for these parts. ``every``: all parts of the drafter."""
+    """Returns the names of some parts, for a sentence. If a layer has most of its parts among them, only the layer is named.
+
+    every: all parts of the drafter.
+    """
     left, words = list(parts), list[str]()
     layers = Counter(part.layer for part in every if part.layer is not None)
     for layer, count in layers.items():

@@ -1,4 +1,4 @@
-"""The findings of an examination: measurements, comparisons, failures, and what they prove."""
+"""The findings of an examination: measurements, comparisons, failures, and the diagnosis."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from d2sd.trace.text import all_encodable
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The drafter to examine, and the settings. Raises ``InputError`` for invalid settings.
+    """The drafter to examine, and the settings of the examination. Raises ``InputError`` for invalid settings.
 
     drafter: folder or hub id.
     prompts: texts without a chat template.
     chat, thinking: as in ``DecodeConfig``.
-    visible: number of tokens after the anchor that the drafter is shown; 0 for a first drafter.
-    expected: known α of the drafter; None if unknown.
-    reference: folder or hub id of a known good drafter; None: no comparison.
+    visible: number of tokens after the anchor that the drafter is shown: 0 for a first drafter, more for a second drafter.
+    expected: α that the drafter should have, such as its published one; None if unknown.
+    reference: folder or hub id of a good drafter to compare with; None: no comparison.
     dtype: dtype of the drafters, as for ``with_drafter``.
     name: the drafter's name in the report; None: the value of ``drafter``.
-    first: the first drafter, if a second one is examined; None if unknown.
+    first: if a second drafter is examined, folder or hub id of the first drafter; None if unknown.
     target: the target's folder, hub id, preset or GGUF file; None if unknown.
     """
 
@@ -52,11 +52,11 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failure during the examination.
+    """A part of the examination that failed.
 
-    part: the part of the examination that failed.
+    part: name of the part.
     reason: why it failed.
-    whole: whether the failure ended the examination.
+    whole: whether the failure ended the whole examination.
     """
 
     part: str
@@ -69,8 +69,8 @@ class Diagnosis:
     """What the findings prove.
 
     cause: what is proved to be at fault: name of a ``Check``, kind of a ``Variant``, or "exchange" for parts that differ from the
-        reference's. If nothing is proved: "below" if α is below a known level, "failed" if the examination ended early, "unknown" if
-        the run has too few steps to judge, else "none".
+        reference's. If nothing is proved: "below" if α is significantly too low (``Findings.below``), "failed" if the examination
+        ended early, "unknown" if the run has too few steps to judge, else "none".
     sentence: the main finding.
     fix: what to change; None if unknown.
     changes: changes that remove the fault; only these are written as a repair.
@@ -90,12 +90,12 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What an examination has found about one drafter so far.
+    """What an examination has shown about one drafter so far.
 
     asked: the drafter and the settings.
     target: name of the target.
     checks: checks of the folder; empty if it was not checked.
-    remarks: what is unusual about the weights, one sentence each.
+    remarks: a sentence about each unusual property of the weights.
     since: what changed since the drafter was trained (``d2sd.folders.fingerprint``), one clause each; None if the drafter's folder
         has no fingerprint of the target.
     surprise: the target's mean loss on the prompts ÷ log V, the loss of a uniform guess; None if not computed.
@@ -103,7 +103,7 @@ class Findings:
     unusable: number of prompts whose text is empty or mostly repeats itself, and number of all prompts.
     run: the unchanged drafter's steps over the texts; None before the run.
     reference: the comparison with another drafter; None without one.
-    trials: for each change that was tried, its result over all texts, or of the screening if it was only screened.
+    trials: one result for each change that was tried, over all texts. Changes that did badly in the screening have only its result.
     further: the change that helps most in addition to the best of ``trials``; None if none does, or none was tried.
     templates: results of the same prompts in other templates.
     failures: parts of the examination that failed.
@@ -133,7 +133,7 @@ class Findings:
 
     @property
     def helping(self) -> list[Trial]:
-        """The changes that help, the one with the highest α first."""
+        """The changes that help, in descending order of α."""
         return sorted((t for t in self.trials if t.helps), key=lambda t: -t.run.alpha)
 
     @property
@@ -143,7 +143,7 @@ class Findings:
 
     @property
     def below(self) -> bool:
-        """Whether α is significantly below a known level."""
+        """Whether α is significantly below what it should be: the reference's α or ``Asked.expected``. False if neither is given."""
         if self.run is None:
             return False
         worse = self.reference is not None and self.reference.better

@@ -1,4 +1,4 @@
-"""Probes: change one thing of a drafter and draft again over the same texts, or put the same prompts into another template.
+"""Probes: each changes one thing of a drafter and drafts again over the same texts, or puts the same prompts into another template.
 
 A few hundred steps are too few to measure a small change. Variants are therefore compared with the unchanged drafter at every
 position of the texts, not only where a step begins. The measure is the geometric mean of a draft's committed tokens (accepted + 1).
@@ -32,7 +32,7 @@ MIN_GAIN = 0.02  # smallest relative gain that counts as help
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The result of a variant.
+    """The result of trying a variant.
 
     gain: relative change of the committed tokens per draft, with a simultaneous interval over prompts.
     helps: whether the whole interval is above 0, the gain is large enough, and α is not lower than before the change.
@@ -82,7 +82,11 @@ def probe(
 
 
 def _screened(drafter: Redrafter, texts: Sequence[Text], unchanged: Sequence[Counts]) -> list[Counts]:
-    """Drafts at some positions of these texts. Stops if the gain is below ``SCREEN_STOP``."""
+    """Returns the variant's counts of accepted tokens at some positions of the texts. Stops early if its gain is below
+    ``SCREEN_STOP``.
+
+    unchanged: the same counts of the unchanged drafter.
+    """
     counts: list[Counts] = []
     for text in texts:
         counts.append(drafter.accepted(text, text.anchors[::SCREEN_EVERY]))
@@ -96,8 +100,9 @@ def _screened(drafter: Redrafter, texts: Sequence[Text], unchanged: Sequence[Cou
 
 @dataclass(frozen=True, slots=True)
 class TemplateTrial:
-    """The result of another template (see ``templates``), with which the target writes other texts.
+    """The result of putting the prompts into another template, with which the target writes other texts.
 
+    template: description of the template (see ``templates``).
     alpha: α over these texts.
     change: change of α compared with the original template, over the same prompts.
     unusable: number of prompts whose text is empty or mostly repeats itself.
@@ -110,7 +115,9 @@ class TemplateTrial:
 
 
 def templates(engine: Engine, prompts: Sequence[str], config: DecodeConfig) -> dict[str, list[list[int]]]:
-    """Returns the prompts' token ids in other templates, by the template's description; without those that change no ids."""
+    """Returns the prompts' token ids in each other template, by the template's description. Templates that do not change the ids
+    are left out.
+    """
     if not engine.models.target.tokenizer.chat_template:
         return {}
     ways = {"the chat template": replace(config, chat=True)}

@@ -1,4 +1,4 @@
-"""Findings as a report: Markdown for a bug report, or plain text for a terminal.
+"""Writes findings as a report: Markdown for a bug report, or plain text for a terminal.
 
 Names and token texts are untrusted, so they are escaped or written as code.
 """
@@ -31,10 +31,11 @@ CONVENTIONS = (
 
 
 def doctor_report(examined: Sequence[Findings], clean: Callable[[str], str] = str, full: bool = False) -> str:
-    """Returns the report as Markdown, one section per drafter: the main finding, the measurements, and the checks of the folder.
+    """Returns the report as Markdown, with one section per drafter: the main finding, the measurements, and the checks of the
+    folder.
 
-    clean: removes private parts from a sentence, such as paths.
-    full: list every change that was tried, not only the best ones.
+    clean: function that removes private parts, such as paths, from a sentence.
+    full: whether to list every change that was tried, not only the best ones.
     """
     lines = [f"# Why is it rejected? (d2sd {__version__})", ""]
     for findings in examined:
@@ -43,7 +44,7 @@ def doctor_report(examined: Sequence[Findings], clean: Callable[[str], str] = st
 
 
 def plain_text(markdown: str) -> str:
-    """Returns a report for a terminal: without Markdown syntax, and with aligned tables."""
+    """Returns a Markdown report for a terminal: without Markdown syntax, and with aligned tables."""
     lines: list[str] = []
     for is_table, block in groupby(markdown.split("\n"), lambda line: line.startswith("|")):
         if is_table:
@@ -61,7 +62,7 @@ def _unmarked(line: str) -> str:
 
 
 def markdown_of_logs(answered: Sequence[Answer]) -> str:
-    """Returns the answers about logs as Markdown, with the things to try listed once at the end."""
+    """Returns the answers about logs as Markdown. Things to try are listed once, at the end."""
     lines = ["## What the log says"] if answered else []
     for _, said in answered:
         figures, *others = (text(one.text) for one in said)
@@ -109,7 +110,10 @@ def _section(findings: Findings, clean: Callable[[str], str], full: bool) -> Ite
 
 
 def check_table(checks: Sequence[Check], clean: Callable[[str], str] = str) -> Iterator[str]:
-    """Yields the lines of a Markdown table of the checks of a folder. ``clean``: as for ``doctor_report``."""
+    """Yields the lines of a Markdown table of the checks of a folder.
+
+    clean: as for ``doctor_report``.
+    """
     return _table(("check", "", "finding"), *((c.name, MARKS[c.state], text(clean(c.finding))) for c in checks))
 
 
@@ -182,10 +186,10 @@ def _signed_percent(share: float | None) -> str:
 
 
 def code(value: str) -> str:
-    """Returns untrusted text as code on one line."""
+    """Returns untrusted text as Markdown code on one line."""
     return f"`{escaped(value).replace('`', 'ˋ').replace('|', '¦')}`"
 
 
 def text(value: str) -> str:
-    """Returns a sentence that may quote untrusted text, escaped for Markdown and HTML."""
+    """Returns a sentence that may contain untrusted text, escaped for Markdown and HTML."""
     return re.sub(r"([\\`*_{}\[\]<>#|!~&$])", r"\\\1", escaped(value))

@@ -1,4 +1,4 @@
-"""The settings with which a drafter's weights are read, by name, and the keys of a ``config.json`` that express them."""
+"""The settings with which a drafter's weights are read, by name, and the keys of ``config.json`` that express them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ HEADS = ("head_dim", "num_attention_heads", "num_key_value_heads")
 
 
 def settings_of(form: Form) -> dict[Setting, Any]:
-    """Returns the settings. "attention" is the pair (windows, causal), "heads" the values of the keys ``HEADS``."""
+    """Returns the value of each setting of a form. "attention" has the pair (windows, causal), "heads" the values of the keys
+    ``HEADS``.
+    """
     settings: dict[Any, Any] = {name: getattr(form, field) for name, field in FIELDS.items() if hasattr(form, field)}
     if isinstance(form, DrafterForm):
         settings["attention"] = form.windows, form.causal
@@ -36,7 +38,6 @@ def settings_of(form: Form) -> dict[Setting, Any]:
 
 
 def with_setting(form: Any, name: Setting, value: Any) -> Any:
-    """Returns the form with another value of a setting."""
     if name in FIELDS:
         return replace(form, **{FIELDS[name]: value})
     if name == "attention":
@@ -46,7 +47,8 @@ def with_setting(form: Any, name: Setting, value: Any) -> Any:
 
 
 def config_values(form: Form, name: Setting, raw: Config) -> dict[str, Any] | None:
-    """Returns the config keys, by path, that express a setting of this form; None if no keys do. The value None removes a key.
+    """Returns the config keys, by path, that express the form's value of a setting; the value None removes a key. Returns None if
+    no keys express it.
 
     raw: the config to change.
     """
@@ -85,7 +87,12 @@ def config_values(form: Form, name: Setting, raw: Config) -> dict[str, Any] | No
 
 
 def _anchor_values(reads: str, raw: Config) -> dict[str, Any] | None:
-    """Returns keys for the convention fill or next, which only the layout of the config expresses, except in speculators' layout."""
+    """Returns the config keys, by path, that make a drafter follow the convention ``reads`` ("fill" or "next"); None if no keys do.
+
+    Except in speculators' layout, no single key expresses the convention: it follows from the layout, so the layout is changed.
+
+    raw: the config to change.
+    """
     keys = ("mask_token_id", "target_layer_ids")
     if reads == "next" and "dflash_config" in raw:
         flat = {name: raw["dflash_config"].get(name) for name in keys}
@@ -97,7 +104,10 @@ def _anchor_values(reads: str, raw: Config) -> dict[str, Any] | None:
 
 
 def set_keys(config: dict[str, Any], values: Config) -> None:
-    """Sets these keys of a config. "a.b" is key b of the object a. The value None removes a key."""
+    """Sets keys of a config in place.
+
+    values: values by path. The path "a.b" is the key b of the object a. The value None removes the key.
+    """
     for path, value in values.items():
         *outer, last = path.split(".")
         inner = config

@@ -1,7 +1,7 @@
 """All changes that are tried on a drafter: other settings, features or blocks at other positions, and edits of the weights.
 
-Few edits are tried: only those that undo what converters do to all layers alike. Which part of the weights is wrong can be found by
-exchanging parts with a good drafter (``d2sd.doctor.exchange``), but not by guessing.
+The only edits of weights are those that undo what converters do to all layers alike. A fault in a single part of the weights cannot
+be guessed; it can be found by exchanging parts with a good drafter (``d2sd.doctor.exchange``).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_MASKS = 30  # tokens that are tried as mask tokens
 def variants(model: Drafter, target: Target, longest: int, raw: Config) -> list[Variant]:
     """Returns all distinct variants of a drafter.
 
-    longest: number of tokens of the longest text.
+    longest: number of tokens of the longest text; larger windows are not tried.
     raw: the drafter's published config.
     """
     form = model.form
@@ -42,7 +42,9 @@ def variants(model: Drafter, target: Target, longest: int, raw: Config) -> list[
 
 
 def mask_tokens(form: DrafterForm, target: Target) -> list[int]:
-    """Returns candidates for the mask token: special tokens, the last ids, the first unused id, and the neighbours of the current id."""
+    """Returns tokens that could be the mask token: special tokens, the last ids, the first unused id, and the neighbours of the
+    current id.
+    """
     tokenizer, size = target.tokenizer, target.config.vocab_size
     special = sorted(n for n, token in tokenizer.added_tokens_decoder.items() if token.special)
     others = [len(tokenizer), len(tokenizer) - 1, size - 1, form.mask_token - 1, form.mask_token + 1]
@@ -60,7 +62,9 @@ def _reading(form: Form, raw: Config, name: Setting, description: str, value: An
 
 
 def _readings(form: DrafterForm | Eagle3Form, target: Target, longest: int) -> Iterator[tuple[Any, ...]]:
-    """Yields the arguments of ``_reading``: name, description and value of the setting, and whether it is a common mistake."""
+    """Yields the arguments of ``_reading``: name of the setting, description of the change, new value, and whether it is a common
+    mistake.
+    """
     values = settings_of(form)
     for description, taps, common in _other_taps(values["taps"], target.config.num_hidden_layers):
         yield "taps", description, tuple(taps), common
@@ -88,7 +92,7 @@ def _readings(form: DrafterForm | Eagle3Form, target: Target, longest: int) -> I
 
 
 def _other_taps(taps: Sequence[int], layers: int) -> Iterator[tuple[str, list[int], bool]]:
-    """Yields other plausible taps, with descriptions, and whether this is a common mistake (see ``Variant``)."""
+    """Yields other plausible taps: their description, their layers, and whether confusing them is a common mistake."""
     candidates = [(f"every tap {by:+d}", [n + by for n in taps], True) for by in SHIFTS]
     candidates += [("taps in reverse order", list(taps[::-1]), True), ("taps in ascending order", sorted(taps), False)]
     for one, other in combinations(range(len(taps)), 2):
@@ -129,7 +133,10 @@ def _other_attention(form: DrafterForm, longest: int) -> Iterator[tuple[str, tup
 
 
 def _other_heads(form: Any) -> Iterator[tuple[int, int, int]]:
-    """Yields other head sizes that fit the same matrices. Norms of queries and keys, if present, fix the head size."""
+    """Yields other head shapes that fit the same matrices: head size, number of heads, number of KV heads.
+
+    If queries and keys have norms, these determine the head size, and nothing is yielded.
+    """
     size, heads, kv_heads = settings_of(form)["heads"]
     queries, keys = heads * size, kv_heads * size
     for other_size in HEAD_SIZES:
@@ -138,7 +145,7 @@ def _other_heads(form: Any) -> Iterator[tuple[int, int, int]]:
 
 
 def _displaced(form: Form) -> Iterator[Variant]:
-    """Yields variants whose inputs are at other positions than in training. No config can express them."""
+    """Yields variants whose inputs are at other positions than in training. No config key can express these changes."""
     yield Variant("lag", "target features one position late", form, lag=1)
     if isinstance(form, DrafterForm):
         yield Variant("ahead", "positions of the block one too high", form, ahead=1)
@@ -181,7 +188,7 @@ def _shift(names: Sequence[str], by: float) -> WeightEdit:
 
 
 def _distance_from_one(median: float) -> float:
-    """Returns the distance of a norm's median weight from 1, its initial value, in powers of two."""
+    """Returns |log₂ median|: the distance of a norm's median weight from 1, its initial value, in powers of two."""
     return abs(log2(max(median, 1e-3)))
 
 
@@ -190,10 +197,10 @@ def _reorder(heads: Mapping[str, int], change: Any) -> WeightEdit:
 
 
 def pairs_to_halves(weight: Tensor, heads: int) -> Tensor:
-    """Reorders the rows of every head from adjacent pairs into two halves, the order for transformers' RoPE."""
+    """Reorders the rows of every head from adjacent pairs to two halves, the order that transformers' RoPE needs."""
     return weight.unflatten(0, (heads, -1, 2)).transpose(1, 2).flatten(0, 2)
 
 
 def halves_to_pairs(weight: Tensor, heads: int) -> Tensor:
-    """Inverse of ``pairs_to_halves``. llama.cpp's converter applies this inverse for some model types."""
+    """Reorders rows in the opposite way to ``pairs_to_halves``. llama.cpp's converter does so for some model types."""
     return weight.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2)

@@ -1,1 +1,1 @@
-"""Model folders: presets, downloads, loading and saving, and plans of how models would run."""
+"""Model folders: presets, downloads, loading and saving, and predictions of whether and how models would run."""

@@ -48,14 +48,15 @@ TENSORS = {
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check and its result.
+    """A check of a drafter's folder, with its result.
 
     name: name of the check, in a word or two.
-    state: a "fault" prevents the drafter from running or makes it draft wrongly; a "note" is a difference that may be intended.
+    state: "good", "note" or "fault". A fault prevents the drafter from running or makes it draft wrongly; a note is a difference
+        that may be intended.
     finding: the result, as a clause.
     fix: what to change; None if unknown, if the finding says it, or if nothing is wrong.
-    mend: returns the tensors of the repaired folder, given the published tensors, by published names; None if no edit can carry out
-        the fix, or if the right edit is uncertain.
+    mend: function that carries out the fix. It takes the published tensors by name and returns those of the repaired folder. None
+        if no edit of tensors is a fix, or if the right edit is uncertain.
     """
 
     name: str
@@ -70,7 +71,7 @@ class Check:
 
 
 def until_error(checks: Iterator[Check]) -> Iterator[Check]:
-    """Yields these checks. If an exception ends them, the last check is a fault with its message."""
+    """Yields the given checks. If computing them raises an exception, the last check is a fault with the exception's message."""
     try:
         yield from checks
     except InputError as error:
@@ -80,8 +81,9 @@ def until_error(checks: Iterator[Check]) -> Iterator[Check]:
 
 
 def check_drafter_folder(source: str, target: Target, second: bool = False) -> list[Check]:
-    """Returns the checks of a drafter (folder or hub id) for this target. If the folder is unreadable, the last check is a fault.
+    """Returns the checks of a drafter's folder for a target. If the folder is unreadable, the last check is a fault.
 
+    source: folder or hub id.
     second: whether the drafter is checked as a second drafter.
     """
 
@@ -99,7 +101,7 @@ def check_drafter_folder(source: str, target: Target, second: bool = False) -> l
 
 
 def published_config(source: str, **options: Any) -> dict[str, Any]:
-    """Returns ``config.json`` of a folder or hub id, unchanged. Raises ``InputError`` if it is missing or not a JSON object.
+    """Returns the content of ``config.json`` of a folder or hub id. Raises ``InputError`` if it is missing or not a JSON object.
 
     options: arguments of transformers' ``get_config_dict``, such as ``gguf_file``.
     """
@@ -112,7 +114,10 @@ def published_config(source: str, **options: Any) -> dict[str, Any]:
 
 
 def drafter_form(source: str, target: Any = None) -> Form:
-    """Returns what the config of a drafter (folder or hub id) describes. ``target``: the target's text config; None refuses EAGLE-3.
+    """Returns a drafter's kind, sizes and settings, read from its config.
+
+    source: folder or hub id of the drafter.
+    target: the target's text config, which is needed for an EAGLE-3 drafter. None: an EAGLE-3 drafter is refused.
 
     Raises ``InputError`` if the config is wrong, incomplete or unsupported.
     """
@@ -142,7 +147,11 @@ def drafter_kind(source: str) -> Literal["first", "second", "eagle3"]:
 
 
 def network(form: Form, stored: Collection[str] = ()) -> Any:
-    """Returns a drafter's network without memory, on torch's device meta. ``stored``: names of the drafter's tensors."""
+    """Returns a drafter's network on torch's device "meta", which allocates no memory.
+
+    form: the drafter's kind and sizes.
+    stored: names of the tensors in the drafter's files. They decide whether the drafter has its own embedding and LM head.
+    """
     with torch.device("meta"):
         parts = [part for part in BORROWED if f"{part}.weight" in stored]
         if isinstance(form, DrafterForm):
@@ -156,7 +165,7 @@ def drafter_config_of(form: DrafterForm) -> Qwen3Config:
 
 
 def own_name(key: str) -> str | None:
-    """Returns our name of a published tensor; None for a tensor that is not needed here."""
+    """Returns the name that this package gives to a published tensor; None for a tensor that is not needed here."""
     key = re.sub(r"^midlayer\.", "layers.0.", key.removeprefix("model.").removeprefix("logit_head."))
     return None if key.startswith("verifier_") or key.endswith("rotary_emb.inv_freq") else key
 
@@ -165,10 +174,11 @@ def own_name(key: str) -> str | None:
 
 
 def target_checks(form: Form, config: Any, target: Target | None = None, second: bool = False) -> Iterator[Check]:
-    """Checks a drafter's config for a target.
+    """Yields the checks of a drafter's config for a target.
 
+    form: the drafter's kind, sizes and settings.
     config: the target's text config.
-    target: the target, if it is loaded.
+    target: the target; None if it is not loaded.
     second: whether the drafter may be a VP-Drafter, which only a second drafter can be.
     """
     kind = "EAGLE-3: one layer, which drafts level by level"
@@ -231,7 +241,7 @@ def _check_mask(mask: int, target: Target | None) -> Check:
 
 
 def tensor_checks(files: Sequence[Path], form: Form) -> Iterator[Check]:
-    """Checks names and shapes of the tensors in a drafter's files. Reads no values except the map of the draft vocabulary."""
+    """Yields the checks of the names and shapes of the tensors in a drafter's files. Only the map of the draft vocabulary is read."""
     shapes = tensor_shapes(files)
     stored = {name: shape for key, shape in shapes.items() if (name := own_name(key)) and name not in MAPS}
     wanted = {name: tuple(weight.shape) for name, weight in network(form, stored).named_parameters()}
@@ -262,7 +272,7 @@ def tensor_checks(files: Sequence[Path], form: Form) -> Iterator[Check]:
         swapped = shape == needed[::-1]
         fix = f"transpose {name}" if swapped else "correct the sizes or the taps in config.json"
         yield Check("shapes", "fault", finding + ", as if it was transposed" * swapped, fix)
-    if (missing or surplus) and (fault := _known_form(stored, wanted)):
+    if (missing or surplus) and (fault := _other_format(stored, wanted)):
         yield fault
     elif missing:
         yield from _missing(missing, surplus, wanted, stored)
@@ -300,7 +310,12 @@ def _inserted(shapes: Shapes, wanted: Shapes, missing: Sequence[str]) -> str | N
 
 
 def _missing(missing: Sequence[str], surplus: Sequence[str], wanted: Shapes, stored: Shapes) -> Iterator[Check]:
-    """Reports missing tensors. An unknown tensor that is the only one with the shape and a similar name counts as misnamed."""
+    """Yields a fault for each missing tensor. An unknown tensor counts as misnamed if it is the only one with the right shape and a
+    similar name.
+
+    missing: names of the missing tensors.
+    surplus: names of the unknown tensors.
+    """
     meant: dict[str, str] = {}
     for name in missing[:MOST_TRIED]:
         alike = [s for s in surplus[:MOST_TRIED] if stored[s] == wanted[name] and len(s) < 2 * len(name)]
@@ -318,8 +333,11 @@ def _missing(missing: Sequence[str], surplus: Sequence[str], wanted: Shapes, sto
         yield Check("tensors", "fault", f"{name} is missing{finding}", fix, mend)
 
 
-def _known_form(stored: Shapes, wanted: Shapes) -> Check | None:
-    """Returns the fault if tensors have the names of another known form: fused matrices or other layer numbers."""
+def _other_format(stored: Shapes, wanted: Shapes) -> Check | None:
+    """Returns the fault if the tensors have the names of another common format: fused matrices, or other layer numbers. Otherwise,
+    returns None.
+
+    """
     if fused := [part for part in FUSED if any(name.endswith(f"{part}.weight") for name in stored)]:
         return Check(
             "tensors", "fault", f"its files hold fused matrices ({', '.join(fused)}), as some engines keep them",
@@ -345,7 +363,6 @@ def _known_form(stored: Shapes, wanted: Shapes) -> Check | None:
 
 
 def _split(wanted: Shapes, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Returns the tensors with fused matrices split into their parts."""
     split = dict(tensors)
     for fused, parts in FUSED.items():
         for key in [key for key in tensors if key.endswith(f"{fused}.weight")]:
@@ -359,10 +376,12 @@ def _split(wanted: Shapes, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _wrong_map(d2t: Tensor | None, t2d: Tensor | None, count: int, vocabulary: int) -> str | None:
-    """Returns what is wrong with the map of a draft vocabulary of D = ``count`` tokens; None if nothing is. V = ``vocabulary``.
+    """Returns what is wrong with the map of a draft vocabulary; None if nothing is.
 
     d2t: (D,), for each draft id, the target's id minus the draft id.
     t2d: (V,), whether each token of the target is in the draft vocabulary.
+    count: D, the size of the draft vocabulary.
+    vocabulary: V, the size of the target's vocabulary.
     """
     if d2t is None and count == vocabulary:
         return None
@@ -377,7 +396,10 @@ def _wrong_map(d2t: Tensor | None, t2d: Tensor | None, count: int, vocabulary: i
 
 
 def _check_map(files: Iterable[Path], count: int, vocabulary: int) -> Iterator[Check]:
-    """Checks the map of a draft vocabulary. The fault has a fix if exactly one common mistake explains it."""
+    """Yields a fault if the map of the draft vocabulary is wrong. The fault has a fix if exactly one common mistake explains it.
+
+    count, vocabulary: as for ``_wrong_map``.
+    """
     maps = {own_name(key): weight for key, weight in read_weights(files, lambda key: own_name(key) in MAPS).items()}
     d2t, t2d = map(maps.get, MAPS)
     if (finding := _wrong_map(d2t, t2d, count, vocabulary)) is None:

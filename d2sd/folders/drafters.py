@@ -1,4 +1,4 @@
-"""Writes drafter folders in their published forms. docs/drafter-format.md lists keys and tensor names."""
+"""Writes drafter folders in their published formats. docs/drafter-format.md lists keys and tensor names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHARD = "9MB"  # per file; the limit of a Space without large-file storage
 
 
 def save_speculators(model: DFlashDraftModel, folder: Path) -> None:
-    """Write a drafter in speculators' form. Parts that it takes from the target (embedding, LM head) are not written."""
+    """Writes a drafter in speculators' format. Embedding and LM head are not written if the drafter takes them from the target."""
     form = model.form
     layer = {key: value for key, value in form.shape.items() if key != "num_target_layers"}
     published = {
@@ -48,7 +48,7 @@ def save_speculators(model: DFlashDraftModel, folder: Path) -> None:
 
 
 def save_eagle3(model: Eagle3DraftModel, folder: Path) -> None:
-    """Write an EAGLE-3 drafter in the form of SpecForge and SGLang, which has no norms of queries and keys, and no embedding."""
+    """Writes an EAGLE-3 drafter in the format of SpecForge and SGLang, without norms of queries and keys, and without an embedding."""
     form, rope = model.form, model.form.shape["rope_parameters"]
     published = {
         "architectures": ["LlamaForCausalLMEagle3"],
@@ -65,7 +65,10 @@ def save_eagle3(model: Eagle3DraftModel, folder: Path) -> None:
 
 
 def _save(folder: Path, config: dict[str, Any], model: DFlashDraftModel | Eagle3DraftModel, layer: str) -> None:
-    """Write ``config.json`` and safetensors files. ``layer``: published prefix of the names in the first layer."""
+    """Writes ``config.json`` and safetensors files.
+
+    layer: prefix of the published tensor names in the first layer.
+    """
     weights = {key.replace("layers.0.", layer): w.detach().cpu().contiguous() for key, w in model.named_parameters()}
     if model.form.draft_vocabulary is not None and model.token_ids is not None:
         ids, present = model.token_ids.cpu(), torch.zeros(model.form.vocabulary, dtype=torch.bool)

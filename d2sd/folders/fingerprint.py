@@ -1,4 +1,8 @@
-"""A fingerprint of the target beside its drafter (``target.json``): what the drafter was trained with, to notice later changes."""
+"""Fingerprints, which show what changed since a drafter was trained.
+
+A fingerprint describes the target and the settings that a drafter was trained with. It is stored in the drafter's folder
+(``target.json``).
+"""
 
 from __future__ import annotations
 
@@ -35,11 +39,13 @@ PARTS = {"embedding": "the target's embedding", "mask_row": "the embedding of th
 
 
 def fingerprint(source: str | None, tokenizer: Any, config: Any, drafter: Any) -> dict[str, Any]:
-    """Returns the fingerprint of a target for a drafter that is trained with it, as JSON-ready data of at most ``MOST_BYTES``.
+    """Returns the fingerprint for a drafter that is trained with a target, as JSON-ready data of at most ``MOST_BYTES``.
 
-    source: folder, hub id, preset or GGUF file of the target; only safetensors files are read. None to leave out the weights.
+    source: folder, hub id, preset or GGUF file of the target, whose weights are included if they are in safetensors files. None:
+        weights are left out.
+    tokenizer: the target's tokenizer.
     config: the target's text config.
-    drafter: a block or EAGLE-3 drafter.
+    drafter: a block drafter or an EAGLE-3 drafter.
     """
     mask = getattr(drafter, "mask_token_id", None)
     plain = tokenizer("a", add_special_tokens=False)["input_ids"]
@@ -64,11 +70,11 @@ def write_fingerprint(folder: Path, data: Mapping[str, Any]) -> None:
 
 
 def changes_since(drafter: str, net: Any, target: Target, source: str | None) -> tuple[str, ...] | None:
-    """Returns what differs from the drafter's training, one clause each; None if its folder has no fingerprint.
+    """Returns what has changed since the drafter was trained, one clause each; None if the drafter's folder has no fingerprint.
 
     drafter: the drafter's folder or hub id; hub ids have no fingerprint.
     net: the loaded drafter.
-    source: as for ``fingerprint``; None: the weights are not compared.
+    source: as for ``fingerprint``; None: weights are not compared.
     """
     path = Path(drafter) / NAME
     if not path.is_file():
@@ -101,8 +107,13 @@ def _weight_changes(then: Any, now: Mapping[str, Any] | None) -> list[str]:
 
 
 def _weights(source: str | None, mask: int | None) -> dict[str, str] | None:
-    """Returns digests of the stored tensors by part: the embedding without the mask token's row, this row, the LM head, each layer
-    (one digest each, separated by spaces) and the rest. None if the target has no safetensors files."""
+    """Returns a digest of the target's stored tensors for each part of the target. Returns None if it has no safetensors files.
+
+    Parts are the embedding without the row of the mask token, this row, the LM head, each layer (in one text, separated by spaces)
+    and the rest.
+
+    mask: id of the mask token; None: the embedding is one part.
+    """
     if not source or source.lower().endswith(".gguf"):
         return None
     try:

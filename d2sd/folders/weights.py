@@ -1,4 +1,4 @@
-"""Weight files of model folders, and short fingerprints of loaded weights."""
+"""Weight files of model folders, and short digests of loaded weights."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ CONVERT = (
     "s.save_file({k: v.contiguous() for k, v in w.items()}, 'model.safetensors')\""
 )
 LFS = b"version https://git-lfs"  # first bytes of a Git LFS pointer
-DIGESTED = 1024  # values of each parameter in a fingerprint; few, so that little is copied to the host
+DIGESTED = 1024  # number of values of each parameter in a digest; few, so that little is copied to the host
 
 
 def weight_files(source: str) -> list[Path]:
-    """Returns the safetensors files of a folder or hub id. If it has an index, only files that the index names are returned.
+    """Returns the safetensors files of a folder or hub id. If there is an index, only files that it names are returned.
 
     Raises ``InputError`` if there are no such files, a file that the index names is missing, or a file is a Git LFS pointer.
     """
@@ -55,7 +55,7 @@ def weight_files(source: str) -> list[Path]:
 
 
 def stored(files: Iterable[Path]) -> Iterator[tuple[str, Any]]:
-    """Yields the name of each tensor, with the open file that holds it. Within a file, names are sorted."""
+    """Yields the name of each tensor in the files, and the open file that contains the tensor. Within a file, names are sorted."""
     for path in files:
         with safe_open(path, "pt") as file:
             for key in sorted(file.keys()):
@@ -63,20 +63,25 @@ def stored(files: Iterable[Path]) -> Iterator[tuple[str, Any]]:
 
 
 def tensor_shapes(files: Iterable[Path]) -> dict[str, tuple[int, ...]]:
-    """Returns the shapes of all tensors by stored name, from the files' headers alone."""
+    """Returns the shapes of all tensors by stored name. Only the headers of the files are read."""
     return {key: tuple(file.get_slice(key).get_shape()) for key, file in stored(files)}
 
 
 def read_weights(files: Iterable[Path], wanted: Callable[[str], bool] = lambda _: True) -> dict[str, Tensor]:
-    """Returns tensors by stored name, without the names for which ``wanted`` returns False."""
+    """Returns tensors by stored name.
+
+    wanted: function that returns whether to read the tensor of this name.
+    """
     return {key: file.get_tensor(key) for key, file in stored(files) if wanted(key)}
 
 
-# Fingerprints, which distinguish the checkpoints of recorded runs.
+# Digests, which distinguish the checkpoints of recorded runs.
 
 
 def weights_digest(net: nn.Module) -> str:
-    """Returns a short fingerprint of a network, from the first values of every parameter. Training changes all parameters."""
+    """Returns a short digest of the first values of every parameter of a network. Since training changes all parameters, it changes
+    the digest.
+    """
     heads = [p.detach().flatten()[:DIGESTED].float().cpu() for p in net.parameters() if not p.is_meta]
     return hashlib.sha256(torch.cat(heads).numpy().tobytes()).hexdigest()[:16]
 
@@ -84,9 +89,9 @@ def weights_digest(net: nn.Module) -> str:
 def parts(models: Models) -> dict[str, dict[str, Any]]:
     """Returns a description of each model in a set, by the model's key in ``Models.names``.
 
-    Each description has name, weights (a fingerprint), dtype, layout (the network's class) and rope (rotary parameters). A target or
-    draft model with a chat template also has chat_template (a fingerprint). Drafters also have taps (the target layers that they
-    read, as a string). Block drafters also have block_size (γ as trained) and mask_token_id.
+    Each description has name, weights (a digest), dtype, layout (the network's class) and rope (rotary parameters). A target or
+    draft model with a chat template also has chat_template (a digest). Drafters also have taps (the target layers that they read,
+    as a string). Block drafters also have block_size (γ as trained) and mask_token_id.
     """
     descriptions = {}
     for part, target in (("target", models.target), ("draft_model", models.draft_model)):

@@ -1,10 +1,13 @@
-"""Logs of serving engines: which engine a log comes from, its requests as traces or ``Figures``, and what the figures say.
+"""Reads logs of serving engines and of benchmarks, and says what their figures mean. Needs no torch.
 
-A log is recognised by its content (``reading``). Requests with steps become traces (``replies``, ``steps``); of other requests, and of
-lines and pages that programs print (``forms``, ``printed``), only ``Figures`` are known, completed by ``EQUATIONS`` (``figures``).
-``sources_of`` joins the figures of each source, and ``sentences`` puts them into words. Needs no torch.
+* ``reading`` recognises the format of a log by its content.
+* ``replies`` and ``steps`` turn requests whose steps are known into traces.
+* ``forms`` and ``printed`` read printed lines and ``/metrics`` pages. They give ``Figures`` only; so do requests without steps.
+* ``figures`` computes missing figures from the others, and combines the figures of each source (``sources_of``).
+* ``sentences`` explains the figures.
 
-The header of an imported trace lists, under ``missing``, the parts that the log lacks. An unknown token has the text ``UNKNOWN``.
+The header of an imported trace lists, under ``missing``, the parts that the log lacks. A token that is not in the log has the text
+``UNKNOWN``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Figures of a log: of one request, of a row that a program printed, or of a source, whose rows have the same engine, models and settings."""
+"""Figures of a log: of one request, of one printed row, or of a source. A source is all rows with the same engine, models and
+settings.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,12 @@ DRAFTS = ("steps", "drafted", "accepted", "stated_alpha", "stated_rate", "by_pos
 SUMS = ("requests", "tokens", "steps", "drafted", "accepted", "failures")  # fields that are added up over rows
 INTEGERS = (*SUMS, "at_once")  # fields with whole numbers
 LOAD = ("running", "waiting", "kv_use")  # fields with one value per row
-ENGINE = "engine "  # beginning of a ``replica`` that is an engine, not a process
+ENGINE = "engine "  # a ``replica`` that is an engine, not a process, begins with this word
 ENOUGH = 20  # steps or rows needed for a judgement
 MAX_LENGTHS = 100_000  # entries of ``Figures.by_length``
 MAX_SOURCES = 20
 MAX_DRAFTED = 64  # largest number of drafted tokens per step that is deduced
-NEARLY_ALL = 0.999  # acceptance rate above which llama.cpp has counted only drafts that were accepted completely
+NEARLY_ALL = 0.999  # above this acceptance rate, llama.cpp has counted only drafts that were accepted completely
 
 # The requests in a row: one request, or all requests in an interval, since the program's start ("running"), or in a benchmark.
 Unit = Literal["request", "interval", "running", "benchmark"]
@@ -47,23 +49,24 @@ class Figures:
     prompt: name of the prompt in a benchmark.
     requests: number of requests; 0 if unknown.
     tokens: number of output tokens.
-    steps, drafted, accepted: number of steps with a draft, and of their drafted and accepted tokens.
-    stated_alpha, stated_rate: α and acceptance rate as printed, or computed from other printed values. ``alpha`` and ``rate`` are
-        computed from the counts instead, if these are known.
-    by_position: [k]: share of the steps with a draft in which drafted token k + 1 was accepted. Steps whose draft was shorter count as
-        steps without acceptance there.
+    steps: number of steps with a draft.
+    drafted, accepted: numbers of drafted and of accepted tokens in these steps.
+    stated_alpha, stated_rate: α and acceptance rate as printed, or computed from other printed values. The properties ``alpha`` and
+        ``rate`` use the counts above instead, if these are known.
+    by_position: by_position[k] is the share of the steps with a draft in which drafted token k + 1 was accepted. If a draft was too
+        short to have this token, its step counts as a step that did not accept it.
     by_length: pairs of text length in tokens and α; one pair per step, or one per row about a single request.
     gamma: drafted tokens per step, from the options in the log, or deduced.
-    seconds: total seconds of the requests without prefill; those of SGLang's replies include prefill.
+    seconds: total seconds of the requests without prefill. For SGLang's replies, prefill is included.
     token_seconds: mean seconds per output token of one request (TPOT).
     draft_seconds: seconds of the drafter per step.
     tokens_per_second: output tokens per second of all concurrent requests together.
-    at_once: number of concurrent requests while these times were measured.
+    at_once: number of concurrent requests while ``token_seconds`` was measured.
     running, waiting: numbers of running and of queued requests, one per row.
     kv_use: used share of the KV cache, one per row.
     remote_prefill: whether another server runs prefill.
     failures: number of times that the drafter returned an error.
-    alphas: α of each joined row that has at least ``ENOUGH`` steps or an unknown number of steps.
+    alphas: if the figures combine several rows, α of each row that has at least ``ENOUGH`` steps or an unknown number of steps.
     """
 
     engine: str
@@ -147,12 +150,12 @@ class Figures:
 
     @property
     def equally_long(self) -> bool:
-        """Whether all drafts seem to have the same length; otherwise, some steps did not draft the last positions."""
+        """Whether all drafts seem to have the same length. Otherwise, the last positions were drafted only in some steps."""
         return self.draft_length is None or len(self.by_position) < 2 or self.draft_length > 0.9 * len(self.by_position)
 
     @property
     def origin(self) -> str:
-        """Names of the log, the engine, its models and its replica."""
+        """The names of log, engine, models and replica, as far as they are known, in one phrase."""
         models = " with ".join(escaped(name) for name in (self.model, self.drafter) if name)
         names = (self.engine, models, self.replica)
         return (f"{escaped(self.log)}: " if self.log else "") + ", ".join(filter(None, names))
@@ -182,7 +185,7 @@ class Figures:
 
     @property
     def with_requests(self) -> str:
-        """Words about ``at_once`` that follow a time; empty if it is unknown."""
+        """The words " with N requests at once", which follow a time; empty if ``at_once`` is unknown."""
         return f" with {count(self.at_once, 'request')}{' at once' if self.at_once > 1 else ''}" if self.at_once else ""
 
     @property
@@ -197,7 +200,9 @@ class Figures:
         return f"not in this log: {what}, the places in the text where steps end, and confidences"
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the figures for JSON: without ``by_length`` and ``alphas``, and with the load as lowest, median and highest value."""
+        """Returns the figures for JSON. ``by_length`` and ``alphas`` are left out. Each of the ``LOAD`` fields becomes its lowest,
+        median and highest value.
+        """
         load = {name: span(values) if (values := getattr(self, name)) else None for name in LOAD}
         derived = ("alpha", "rate", "draft_length", "drafts", "undrafted", "step_seconds")
         data = asdict(self) | {name: getattr(self, name) for name in derived} | load
@@ -220,7 +225,11 @@ Values = dict[str, Any]  # values of a row by name
 
 
 def _of_counts(counts: Sequence[int], steps: float, drafted: float) -> tuple[float, ...] | None:
-    """Returns acceptance by position from the numbers of steps by accepted tokens, if all drafts have the same length."""
+    """Returns acceptance by position. Returns None if the drafts have different lengths or the counts do not add up.
+
+    counts: counts[j] is the number of steps that accepted j tokens.
+    steps, drafted: numbers of steps and of drafted tokens.
+    """
     if sum(counts) != steps or drafted % steps or drafted / steps > MAX_POSITIONS:
         return None
     return tuple(sum(counts[k:]) / steps for k in range(1, 1 + round(drafted / steps)))
@@ -285,41 +294,44 @@ EQUATIONS: tuple[tuple[str, Callable[..., Any]], ...] = (
 NEEDS = [(wanted, frozenset(signature(formula).parameters), formula) for wanted, formula in EQUATIONS]
 
 
-def solve(known: Values) -> None:
-    """Adds all values that the equations give."""
+def solve(values: Values) -> None:
+    """Adds to ``values`` every value that ``EQUATIONS`` can compute from the others."""
     size = -1
-    while size < len(known):
-        size = len(known)
+    while size < len(values):
+        size = len(values)
         for wanted, needs, formula in NEEDS:
-            if wanted in known or not needs <= known.keys():
+            if wanted in values or not needs <= values.keys():
                 continue
             try:
-                value = formula(**{name: known[name] for name in needs})
+                value = formula(**{name: values[name] for name in needs})
             except ZeroDivisionError:
                 continue
             if (value and (isinstance(value, tuple) or value > 0)) or (value == 0 and wanted == "accepted"):
-                known[wanted] = value
+                values[wanted] = value
 
 
-def figures_of(engine: str, unit: Unit, known: Values) -> Figures:
-    """Returns the figures of a request or a row from its values, among them the names of its models."""
-    known = {"prompts": 0.0} | {name: value for name, value in known.items() if value is not None}
-    if known.get("tokens_per_second") == 0:
-        del known["tokens_per_second"]
-    if known.get("drafted") == 0:
-        known = {name: value for name, value in known.items() if name not in DRAFTS}
-    solve(known)
+def figures_of(engine: str, unit: Unit, values: Values) -> Figures:
+    """Returns the figures of a request or a row.
+
+    values: the values in the log, by the names that are used in ``EQUATIONS``, with the names of the models.
+    """
+    values = {"prompts": 0.0} | {name: value for name, value in values.items() if value is not None}
+    if values.get("tokens_per_second") == 0:
+        del values["tokens_per_second"]
+    if values.get("drafted") == 0:
+        values = {name: value for name, value in values.items() if name not in DRAFTS}
+    solve(values)
     figures: Values = {
         field.name: (value,) if field.name in LOAD else round(value) if field.name in INTEGERS else value
         for field in fields(Figures)
-        if (value := known.get(field.name)) is not None
+        if (value := values.get(field.name)) is not None
     }
     return Figures(engine=engine, unit=unit, requests=int(unit == "request"), **figures)
 
 
-def row_of(engine: str, unit: Unit, known: Values) -> Iterator[Figures]:
-    """Yields the figures of a row like ``figures_of``, unless there are none, or they contradict each other."""
-    row = figures_of(engine, unit, known)
+def row_of(engine: str, unit: Unit, values: Values) -> Iterator[Figures]:
+    """Yields the figures of a row (see ``figures_of``). Yields nothing if the row has no figures, or if they contradict each other."""
+    row = figures_of(engine, unit, values)
     wrong = (row.accepted or 0) > (row.drafted or inf) or (row.alpha or 0.0) > 1.01 + (row.draft_length or inf)
     if not wrong and (row.drafts or row.token_seconds or row.tokens_per_second or row.failures or row.running):
         yield row
@@ -329,9 +341,10 @@ def row_of(engine: str, unit: Unit, known: Values) -> Iterator[Figures]:
 
 
 def joined(rows: Sequence[Figures]) -> Figures:
-    """Returns the figures of several rows of one source: sums over the rows, and means over all steps and tokens.
+    """Combines the figures of several rows of one source: sums over the rows, and means over all steps and tokens.
 
-    If only α is known, as in SGLang's periodic lines, its mean is weighted by the number of running requests.
+    If the rows have α but no number of steps, as in SGLang's periodic lines, the mean α is weighted by the number of running
+    requests.
     """
     if len(rows) == 1:
         return rows[0]
@@ -361,8 +374,8 @@ def joined(rows: Sequence[Figures]) -> Figures:
     if timed:
         seconds, tokens = map(sum, zip(*timed, strict=True))
         return replace(whole, seconds=seconds, token_seconds=seconds / tokens)
-    # An interval counts only if it begins and ends with the same number of requests, which then hardly changed in between. A few
-    # intervals that were slowed down by waiting hardly affect the median.
+    # An interval counts only if it begins and ends with the same number of requests: this number then hardly changed in between.
+    # A few intervals that were slowed down by waiting hardly affect the median.
     steady = [b for a, b in pairwise(rows) if a.at_once == b.at_once and b.token_seconds]
     at_once, most = Counter(row.at_once for row in steady).most_common(1)[0] if steady else (None, 0)
     if most <= len(steady) / 4:
@@ -418,14 +431,14 @@ def sources_of(requests: Iterable[Trace | Figures], log: str = "") -> list[Figur
             one = replace(one, gamma=_deduced_drafted(group) or _deduced_drafted(sglang))
         # acceptance does not grow with the position; rounded shares may
         joint.append(replace(one, log=log, by_position=tuple(accumulate(one.by_position, min))))
-    known = [one for one in _with_drafters(joint) if one.drafts or one.token_seconds or one.failures]
-    if not known:
+    sources = [one for one in _with_drafters(joint) if one.drafts or one.token_seconds or one.failures]
+    if not sources:
         raise InputError("the log has no step with a draft, and no time of plain decoding")
-    return sorted(known, key=lambda one: (not one.drafts, one.replica))[:MAX_SOURCES]
+    return sorted(sources, key=lambda one: (not one.drafts, one.replica))[:MAX_SOURCES]
 
 
 def by_source(rows: Sequence[Figures]) -> list[list[Figures]]:
-    """Returns the rows in groups. All rows of a group have the same engine, models, settings and unit."""
+    """Groups rows by source. All rows of a group have the same engine, models, settings and unit."""
 
     def kind(row: Figures) -> tuple[object, ...]:
         return row.kind, row.model, row.drafter, row.replica, row.drafts, row.start, row.gamma
@@ -445,7 +458,8 @@ def by_source(rows: Sequence[Figures]) -> list[list[Figures]]:
 
 
 def _deduced_drafted(rows: Sequence[Figures]) -> float | None:
-    """Deduces the drafted tokens per step of SGLang from α and its *accept rate*; None unless exactly one number fits every row.
+    """Returns the number of drafted tokens per step that explains α and SGLang's *accept rate* in every row. Returns None if
+    several numbers do, or none.
 
     The rate is α ÷ (drafted + 1) in some versions of SGLang and (α − 1) ÷ drafted in others. Logs round α and the rate.
     """
@@ -460,7 +474,9 @@ def _deduced_drafted(rows: Sequence[Figures]) -> float | None:
 
 
 def _with_drafters(sources: Sequence[Figures]) -> Iterator[Figures]:
-    """Yields the figures. Figures of llama.cpp's requests are completed by the totals of their drafter since the program started."""
+    """Yields the figures of all sources. To figures of llama.cpp's requests, it adds what the program counted for the drafter since
+    its start.
+    """
     counters = [one for one in sources if one.kind == ("llama.cpp", "running") and one.steps]
     for source in sources:
         if source.kind == ("llama.cpp", "running"):
@@ -471,7 +487,7 @@ def _with_drafters(sources: Sequence[Figures]) -> Iterator[Figures]:
             if len(used) == 1:
                 (since,) = used
                 counters.remove(since)
-                # a text that ends within a draft lacks some accepted tokens, so the number of steps of ``own`` is computed too low
+                # a text that ends within a draft lacks some accepted tokens, so ``source.steps`` is computed too low
                 ended = source.drafted == since.drafted and (since.steps or 0) > (source.steps or 0)
                 partly = (source.rate or 0.0) > NEARLY_ALL > (since.rate or 0.0)
                 counts = since if ended or partly or not source.steps else source

@@ -19,16 +19,17 @@ COUNT = rf"(?:[0-9]{{1,3}}(?:,[0-9]{{3}}){{1,4}}|{NUMBER}){ALONE}"  # may have t
 class Form:
     """A format in which a program prints its figures. Figures that belong together are called a row.
 
-    Patterns contain ``<name>`` in place of a value. ``d2sd.logs.figures`` explains the names. ``at`` is acceptance at one position,
-    printed once per position; ``…_ms`` and ``…_percent`` are values in these units.
+    Patterns contain ``<name>`` in place of a value. ``d2sd.logs.figures.EQUATIONS`` explains the names. The name ``at``, which
+    occurs only in this module, is acceptance at one position, printed once per position. A name with ``_ms`` or ``_percent`` is a
+    value in this unit.
 
     begins: pattern of the line that begins a row.
     fields: patterns of the row's values.
-    before: patterns of values in the lines before the row.
-    alone: pattern of the line that begins a row without drafts (``PLAIN``); its fields are ``before``.
+    before: patterns of values that are printed in the lines before the row.
+    alone: pattern of the line that begins a row of plain decoding, which has only the values of ``before``; empty if there is none.
     requests: number of requests that the program decodes concurrently; 0 if unknown.
     drafts: whether rows have figures of drafts.
-    keys: whether any field may begin a row and a repeated field begins the next row, as in JSON.
+    keys: whether the values may be in any order, as in JSON. Any of them may begin a row, and a repeated one begins the next row.
     quoted: whether a row is a reply that is quoted in a text; each such row is a separate source.
     """
 
@@ -176,13 +177,16 @@ def form_of(line: str) -> Form | None:
 
 
 def _rates(text: str) -> tuple[float, ...]:
-    """Returns the rates in a list; none if a rate is above 1."""
+    """Returns the rates in a list of numbers; an empty tuple if one of them is above 1."""
     rates = tuple(map(float, re.findall(NUMBER, text)[:MAX_POSITIONS]))
     return rates if max(rates, default=0.0) <= 1 else ()
 
 
 def _of_lengths(text: str) -> tuple[float, ...]:
-    """Returns acceptance rates by position, given the percentages of steps that commit 0, 1, 2, … tokens."""
+    """Returns acceptance by position.
+
+    text: a list of numbers. Number j is the percentage of steps that commit j tokens, for j = 0, 1, 2, …
+    """
     shares = [float(share) / 100 for share in re.findall(NUMBER, text)[: MAX_POSITIONS + 2]]
     return tuple(min(1.0, sum(shares[k:])) for k in range(2, len(shares)))
 
@@ -199,7 +203,9 @@ UNITS = {"ms": 1000, "percent": 100}
 
 
 def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    """Returns a pattern that matches any of these patterns, in wrapped lines too. A value's group has its name, ``__`` and a number."""
+    """Returns a pattern that matches any of the given patterns, even if lines are wrapped. The group of a value is named
+    ``NAME__NUMBER``, where NUMBER is the index of its pattern.
+    """
 
     def pattern(number: int, text: str) -> str:
         def group(match: re.Match[str]) -> str:
@@ -225,6 +231,9 @@ def values(pattern: re.Pattern[str], text: str) -> Iterator[tuple[str, Any]]:
 
 
 def scaled(name: str, value: Any) -> tuple[str, Any]:
-    """Returns the name without its unit, and the value in seconds or as a share."""
+    """Converts a value to seconds or a share, if its name ends with "_ms" or "_percent". Returns the name without this unit, and
+    the value.
+
+    """
     what, _, unit = name.rpartition("_")
     return (what, value / UNITS[unit]) if unit in UNITS else (name, value)

@@ -24,7 +24,7 @@ SEVERAL = re.compile(
     r"(?=\bEngine [0-9]{3}: |\bSpecDecoding metrics: |\bDecode batch\b|['\"]speculative_decoding(?:_stats)?['\"]\s*:)"
 )
 TIMED = re.compile(r"[0-9]{2}:[0-9]{2}:[0-9]{2}")
-MOST_TIMED = 20_000  # lines with a time that are remembered
+MOST_TIMED = 20_000  # largest number of lines with a time that are remembered, to skip lines that were pasted twice
 # Lines in which a server names its models.
 STARTED = re.compile(r"LLM engine|non-default args|server_args|ServerArgs\(|loading (?:draft )?model")
 MODEL = re.compile(
@@ -37,7 +37,7 @@ DRAFTED_OPTION = re.compile(
 
 
 def read_printed(lines: Iterable[str]) -> Iterator[Figures]:
-    """Yields the rows of figures. Figures counted since the start of a program come last, one row per start of the program."""
+    """Yields the rows of figures in printed lines. Figures that a program counts since its start come last, one row per start."""
     running: dict[tuple[object, ...], list[Figures]] = {}
     # requests of llama.cpp are held back until its counters show whether it was restarted, or until the next benchmark run begins
     waiting, prompts, runs = list[Figures](), set[str | None](), 0
@@ -69,7 +69,7 @@ class _Row:
     """A row whose lines are being collected.
 
     before: the lines before the first line of the row.
-    stated: values stated before the row: names of target and drafter, drafted tokens per step, and ``start``.
+    stated: values from earlier lines: names of target and drafter, drafted tokens per step, and ``Figures.start``.
     """
 
     form: Form
@@ -78,7 +78,7 @@ class _Row:
     stated: Values
 
     def takes(self, form: Form | None, line: str) -> bool:
-        """Returns whether a line that may begin a row of ``form`` is instead a part of this row."""
+        """Returns whether a line that could begin a row of ``form`` belongs to this row instead."""
         if form is None or not self.form.keys:
             return False
         if not form.drafts:  # llama.cpp's examples print two eval times in a row, of drafter and target
@@ -88,29 +88,30 @@ class _Row:
         return form is self.form and not collected & {name for name, _ in values(fields, line)}
 
     def figures(self) -> Iterator[Figures]:
-        """Yields the figures of the row, if it has any."""
         form, (fields, before) = self.form, PATTERNS[self.form]
         row_values = list(values(fields, "\n".join(self.lines)))
         # of a repeated value, the first one in the row counts, or else the last one before the row
-        known = dict(values(before, self.before)) | dict(reversed(row_values))
+        row = dict(values(before, self.before)) | dict(reversed(row_values))
         if shares_by_position := tuple(value for name, value in row_values if name == "at")[:MAX_POSITIONS]:
-            known["by_position"] = shares_by_position
-        alpha, shares = known.get("stated_alpha"), known.get("by_position", ())
+            row["by_position"] = shares_by_position
+        alpha, shares = row.get("stated_alpha"), row.get("by_position", ())
         if alpha and abs(1 + sum(shares) - alpha) > ROUNDED * (1 + len(shares)):  # the line was cut
-            known["by_position"] = None
-        if form.unit == "benchmark" and alpha == 1 and "steps" not in known:  # nothing was drafted
-            known["stated_alpha"] = None
-        known = {"replica": known.get("process"), **known}
+            row["by_position"] = None
+        if form.unit == "benchmark" and alpha == 1 and "steps" not in row:  # nothing was drafted
+            row["stated_alpha"] = None
+        row = {"replica": row.get("process"), **row}
         if form.requests:
-            known["running"] = form.requests
+            row["running"] = form.requests
         if "Prefill batch" in self.before:
-            known["prompts"] = inf
-        known |= {name: value for name, value in self.stated.items() if value}
-        yield from row_of(known.get("backend", form.engine), form.unit, known)
+            row["prompts"] = inf
+        row |= {name: value for name, value in self.stated.items() if value}
+        yield from row_of(row.get("backend", form.engine), form.unit, row)
 
 
 def _split(lines: Iterable[str]) -> Iterator[str]:
-    """Yields the lines, cut to ``MAX_LINE``. A line that holds several rows, because line breaks were lost, is split."""
+    """Yields the lines, cut to ``MAX_LINE`` characters. If a line contains several rows, because line breaks were lost, it is
+    split.
+    """
     for long in map(str.rstrip, lines):
         line = long if len(long) <= MAX_LINE else f"{long[: MAX_LINE // 2]} {long[-MAX_LINE // 2 :]}"
         if line.count("throughput: ") > 3 or line.count("accept") > 3:
@@ -120,7 +121,7 @@ def _split(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _rows(lines: Iterable[str]) -> Iterator[Figures]:
-    """Yields the rows in the order of their ends; rows of ``/metrics`` pages come last."""
+    """Yields the rows in the order in which they end. Rows of ``/metrics`` pages come last."""
     pages: Pages = {}
     row: _Row | None = None
     stated: Values = {}
@@ -167,7 +168,7 @@ def _rows(lines: Iterable[str]) -> Iterator[Figures]:
 
 
 def _stated(line: str) -> Values:
-    """Returns the names of target and drafter, and the number of drafted tokens per step, if a line states them."""
+    """Returns what a line says about the program: names of target and drafter, and the option for drafted tokens per step."""
     stated: Values = {}
     if "draft" in line or "spec" in line:
         for option in DRAFTED_OPTION.finditer(line):
@@ -201,13 +202,13 @@ VALUES = {
 BEGINNING = ("steps", "drafted", "stated_alpha")  # if one of them is repeated, a new page begins
 COUNTERS = ("steps", "drafted", "accepted", "reached", "token_sum", "token_count")
 MAX_SERIES, MOST = 1024, 1e15
-# The last two pages by program, model and engine: values by metric and position, which is 0 for metrics without positions. vLLM and
-# llama.cpp count steps and tokens since their start; SGLang reports α and the acceptance rate of its last batches.
+# The last two pages of each (program, model, engine). A page holds values by metric and position; the position is 0 for metrics
+# without positions. vLLM and llama.cpp count since their start; SGLang reports α and the acceptance rate of its last batches.
 Pages = dict[tuple[str, str, str], list[dict[tuple[str, int], float]]]
 
 
 def _add_sample(pages: Pages, sample: re.Match[str]) -> Iterator[Figures]:
-    """Adds a line of a page. Yields the rows of the page before, if a new page begins."""
+    """Adds one line of a ``/metrics`` page to ``pages``. If the line begins a new page, yields the rows of the previous page."""
     labels: dict[str, str] = dict(LABEL.findall(sample[3] or ""))
     key = sample[1], labels.get("model_name", "")[:200], labels.get("engine", labels.get("dp_rank", ""))[:5]
     metric, value, label = sample[2].removesuffix("_total"), float(sample[4]), labels.get("position", "")
@@ -222,19 +223,19 @@ def _add_sample(pages: Pages, sample: re.Match[str]) -> Iterator[Figures]:
     series[-1][metric, position] = value
 
 
-def _page_rows(key: tuple[str, str, str], pages: Sequence[dict[tuple[str, int], float]]) -> Iterator[Figures]:
-    """Yields the totals of the last page, and the interval since the page before."""
-    (program, model, replica), page, before = key, pages[-1], pages[-2] if len(pages) > 1 else {}
+def _page_rows(source: tuple[str, str, str], pages: Sequence[dict[tuple[str, int], float]]) -> Iterator[Figures]:
+    """Yields the totals of the last page and, if there is a page before it, the figures of the time between the two pages."""
+    (program, model, replica), page, before = source, pages[-1], pages[-2] if len(pages) > 1 else {}
     engine = "llama.cpp" if program == "llamacpp" else program
-    since = {at: value - before.get(at, 0.0) for at, value in page.items() if VALUES[at[0]] in COUNTERS}
+    since = {key: value - before.get(key, 0.0) for key, value in page.items() if VALUES[key[0]] in COUNTERS}
     units: list[tuple[Unit, Mapping[tuple[str, int], float]]] = [
         ("interval" if engine == "sglang" else "running", page)
     ]
     if before and max(since.values(), default=0.0) > 0 <= min(since.values()):
         units.append(("interval", page | since))
     for unit, values_of in units:
-        row: Values = {VALUES[metric]: value for (metric, at), value in values_of.items() if not at}
-        reached = {at: value for (_, at), value in values_of.items() if at}
-        row["reached"] = [reached.get(at, 0.0) for at in range(1, 1 + max(reached, default=0))] or None
+        row: Values = {VALUES[metric]: value for (metric, position), value in values_of.items() if not position}
+        reached = {position: value for (_, position), value in values_of.items() if position}
+        row["reached"] = [reached.get(k, 0.0) for k in range(1, 1 + max(reached, default=0))] or None
         row |= {"model": model or None, "replica": f"{ENGINE}{int(replica)}" if replica.isdecimal() else None}
         yield from row_of(engine, unit, row)

@@ -1,6 +1,6 @@
-"""Reads a log: recognises its format and the engine, and reads its requests one by one, up to size limits.
+"""Reads a log: recognises its format and its engine, and yields its requests one by one, up to size limits.
 
-A log is JSON lines, a JSON document, a stream of server-sent events, or printed text; plain or gzip.
+A log is JSON lines, a JSON document, a stream of server-sent events, or printed text. It may be compressed with gzip.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def import_log(
 ) -> Iterator[Trace | Figures]:
     """Yields the requests of a log, or its rows of figures, one at a time. Raises ``InputError``, which names the line and field.
 
-    A record is either a reply, or an object with the fields ``response`` (the reply) and, optionally, ``prompt`` and ``domain``.
+    A record of a log is a reply, or an object with the field ``response`` (the reply) and optionally ``prompt`` and ``domain``.
 
     path: path of the log, or ``-`` for standard input.
-    texts: texts of token ids; None: the ids themselves.
+    texts: gives the texts of token ids; None: the ids themselves are used as texts.
     most: maximum size of the unpacked file in bytes.
-    bad: called with the error of an invalid record, which is then skipped.
+    bad: called with the error of an invalid record, which is then skipped. None: the error is raised.
     """
     every = numbered(path, most)
     begun, size = list[tuple[int, bytes]](), 0
@@ -100,7 +100,9 @@ def _document(lines: Lines, most: int) -> bytes:
 
 
 def _is_printed(head: list[tuple[int, bytes]]) -> bool:
-    """Returns whether a log is printed text. The first line of ``head`` that is a record or has figures of drafts decides."""
+    """Returns whether a log is printed text, not JSON. This is decided by the first line of ``head`` that is a known record or has
+    figures.
+    """
     for _, line in head:
         record, text = parsed(line), line[:MAX_LINE].decode("utf-8", "replace")
         if isinstance(record, dict) and _is_known(record):
@@ -116,7 +118,7 @@ def _is_known(record: Fields) -> bool:
 
 
 def _requests(records: Iterator[tuple[str, Any]], texts: Texts, bad: Bad | None) -> Iterator[Trace | Figures]:
-    """Yields the requests of records, each given as a line of JSON or as its content."""
+    """Yields the requests in ``records``. Each record is a place in the log and a JSON object, as text or already parsed."""
     for where, given in records:
         try:
             record = record_in(given, where)
@@ -143,18 +145,20 @@ def _unknown(where: str, record: Fields) -> str:
         return f"{where}: this is a line of a trace; open the file as a trace"
     if "error" in record:
         return f"{where}: the server answered with an error; --skip-bad skips such records"
-    known = escaped(", ".join(list(record)[:6])[:120])
-    return f"{where}: unknown log format (fields: {known or 'none'}); docs/import.md lists the replies that have figures of drafts"
+    names = escaped(", ".join(list(record)[:6])[:120])
+    return f"{where}: unknown log format (fields: {names or 'none'}); docs/import.md lists the replies that have figures of drafts"
 
 
 def is_log(path: str | Path) -> bool:
-    """Returns whether a file is a log, not a trace: a trace has an ``event`` in its first line. Raises ``InputError`` if unreadable."""
+    """Returns whether a file is a log and not a trace; only a trace has an ``event`` in its first line. Raises ``InputError`` if
+    the file cannot be read.
+    """
     first = next(numbered(path), (0, b""))[1].lstrip()
     return bool(first) and not (first.startswith(b"{") and b'"event"' in first)
 
 
 def read_runs(path: str | Path) -> Iterator[Trace]:
-    """Yields the runs of a trace, or the requests of a log that have steps. Raises ``InputError`` if there are no steps."""
+    """Yields the runs of a trace, or the requests of a log whose steps are known. Raises ``InputError`` if there are none."""
     if not is_log(path):
         yield from read_traces(path)
         return
@@ -178,7 +182,7 @@ def read_runs(path: str | Path) -> Iterator[Trace]:
 def numbered(path: str | Path, most: int = MAX_BYTES) -> Lines:
     """Yields the number and content of each nonempty line of a log, which may be gzipped, and in UTF-8 or UTF-16.
 
-    path: path of the log, or ``-`` for standard input. Ctrl-C also ends standard input, since a log in progress has no end.
+    path: path of the log, or ``-`` for standard input. A log on standard input may have no end, so Ctrl-C ends it without an error.
 
     Raises ``InputError`` if the log cannot be read, or if the log or a line is too large.
     """
@@ -202,7 +206,9 @@ def numbered(path: str | Path, most: int = MAX_BYTES) -> Lines:
 
 
 def _line_reader(file: Any) -> Callable[[], bytes]:
-    """Returns a function that reads the next line. It skips a byte order mark and converts UTF-16, as from PowerShell, to UTF-8."""
+    """Returns a function that reads the next line. It skips a byte order mark. UTF-16, which PowerShell writes, is converted to
+    UTF-8.
+    """
     start = file.peek(3)[:3]
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         text = TextIOWrapper(file, "utf-16", "replace", newline="\n")

@@ -1,8 +1,10 @@
-"""Reads replies of serving engines, and the dump of a llama.cpp fork (``LLAMA_SPEC_DUMP``).
+"""Reads JSON replies of serving engines, and the dump of a llama.cpp fork (``LLAMA_SPEC_DUMP``).
 
-docs/import.md describes what each engine logs and how to enable it. In llama.cpp, the target's pass over the prompt gives the
-first token. Every further pass is a step, which gives the accepted tokens and a bonus token. The number of passes is therefore
-``predicted_n`` − ``draft_n_accepted``. Every part of a streamed reply has running totals, so each step is known.
+docs/import.md describes what each engine logs and how to enable it.
+
+In llama.cpp, the target's pass over the prompt gives the first token. Every later pass is a step, which gives the accepted tokens
+and a bonus token. The number of passes is therefore ``predicted_n`` − ``draft_n_accepted``. Every part of a streamed reply has
+running totals, from which each step is computed.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ MAX_PARTS = 1_000_000
 
 
 def convert(data: Any, kind: type[T], where: str) -> T:
-    """Returns the data as an instance of ``kind``. Raises ``InputError``, naming the field, if a field is missing or invalid.
+    """Returns ``data`` as an instance of the class ``kind``. Raises ``InputError``, which names the field, if a field is missing or
+    invalid.
 
     where: place of the data in the log, for the error message.
     """
@@ -55,7 +58,11 @@ def convert(data: Any, kind: type[T], where: str) -> T:
 
 
 def record_in(given: Any, where: str) -> Fields:
-    """Returns a record, given as a line of JSON or as its content. Raises ``InputError`` if it is not a JSON object."""
+    """Returns a record as a dict. Raises ``InputError`` if it is not a JSON object.
+
+    given: a line of JSON, or its parsed content.
+    where: place of the record in the log, for the error message.
+    """
     try:
         data = orjson.loads(given) if isinstance(given, bytes) else given
     except orjson.JSONDecodeError as error:
@@ -71,8 +78,8 @@ def record_in(given: Any, where: str) -> Fields:
 def read_stream(lines: Iterable[tuple[int, bytes]]) -> Iterator[Record]:
     """Yields the replies in the lines of an event stream, each merged from its parts (``merged``).
 
-    A reply ends at ``[DONE]``, before a part with a different ``id``, after a part with llama.cpp's ``stop``, or at the end of
-    the file. Raises ``InputError`` for a line that cannot be part of an event stream.
+    A reply ends at ``[DONE]``, before a part with a different ``id``, after a part in which llama.cpp sets ``stop``, or at the end
+    of the file. Raises ``InputError`` for a line that cannot be part of an event stream.
     """
     parts: list[Fields] = []
     began = 0  # line of the first part
@@ -98,9 +105,9 @@ def read_stream(lines: Iterable[tuple[int, bytes]]) -> Iterator[Record]:
 
 
 def merged(parts: list[Fields]) -> Fields:
-    """Returns one reply from the parts of its stream: joined texts and ids, and the last values of the other fields.
+    """Returns one reply from the parts of its stream. Texts and ids are joined; of every other field, the last value is used.
 
-    The parts are kept under ``PARTS``, since llama.cpp's steps are computed from their running totals.
+    The parts are also kept under the key ``PARTS``, because llama.cpp's steps are computed from their running totals.
     """
     reply: Fields = {name: value for part in parts for name, value in part.items() if value is not None}
     text, ids, finish = "", list[Any](), None
@@ -117,37 +124,39 @@ def merged(parts: list[Fields]) -> Fields:
 
 
 def first_of(reply: Fields, key: str) -> Fields:
-    """Returns the first entry of a reply's list, such as ``choices``; an empty dict if there is none."""
+    """Returns the first entry of a list in a reply, such as ``choices``; an empty dict if there is none."""
     entries = reply.get(key)
     first = entries[0] if isinstance(entries, list) and entries else None
     return first if isinstance(first, dict) else {}
 
 
 def read_reply(record: Fields, where: str, engine: str, place: str, stats: Fields, **more: Any) -> Request:
-    """Returns the request of a reply. Raises ``InputError`` if its figures contradict each other.
+    """Returns the request that a reply answers. Raises ``InputError`` if its figures contradict each other.
 
     where, place: places of the reply and of its figures in the log, for error messages.
     engine: key of ``KEYS``.
-    stats: the engine's figures by key.
-    more: further parts of the ``Request``.
+    stats: the engine's figures, by the engine's names.
+    more: values of further fields of ``Request``.
     """
     reply = convert(record, Reply, where)
     stats = asdict(reply.usage or Usage()) | {key: value for key, value in stats.items() if value is not None}
-    known = dict(scaled(name, stats[key]) for key, name in KEYS[engine].items() if stats.get(key) is not None)
+    reported = dict(scaled(name, stats[key]) for key, name in KEYS[engine].items() if stats.get(key) is not None)
     model = reply.model
     if model and engine == "llama.cpp":  # it names the file
         model = model.rpartition("/")[2]
-    figures = figures_of(engine, "request", {"model": model, "seconds": stats.get("e2e_latency"), **known})
+    figures = figures_of(engine, "request", {"model": model, "seconds": stats.get("e2e_latency"), **reported})
     request = Request(figures=figures, reply=reply, prompt_tokens=stats.get("prompt_tokens"), **more)
-    for wrong in _contradictions(request, stats, known | {"tokens": figures.tokens}):
+    for wrong in _contradictions(request, stats, reported | {"tokens": figures.tokens}):
         raise InputError(place + wrong)
     return request
 
 
 def _contradictions(request: Request, stats: Fields, reported: Fields) -> Iterator[str]:
-    """Yields the contradictions in the figures of a request, each as words that follow the place of the figures.
+    """Yields the contradictions in the figures of a request. Each is the end of an error message, which begins with the place in
+    the log.
 
-    stats, reported: the figures by key of the engine, and by name.
+    stats: the figures by the engine's names.
+    reported: the figures by the names that are used in ``d2sd.logs.figures``.
     """
     if reported["accepted"] > reported["drafted"]:
         yield f": {reported['accepted']} tokens accepted of {reported['drafted']} drafted"
@@ -256,7 +265,7 @@ def read_sglang(record: Fields, where: str) -> Request:
 
 
 def _sglang_details(record: Fields) -> Iterator[tuple[str, Any]]:
-    """Yields places of SGLang's figures of drafts, and their contents."""
+    """Yields each place in the reply that has SGLang's figures of drafts, with its content."""
     extra = record.get("sglext")
     if isinstance(extra, dict) and "spec_tokens_details" in extra:
         yield "sglext.spec_tokens_details", extra["spec_tokens_details"]
@@ -282,7 +291,7 @@ class Timings(Struct):
 
 
 class Part(Struct):
-    """A part of a streamed reply, with the totals so far."""
+    """A part of a streamed reply. ``timings`` are the totals up to this part."""
 
     timings: Timings | None = None
     tokens: list[Count] | None = None
@@ -308,11 +317,11 @@ def read_llamacpp(record: Fields, where: str) -> Request:
 
 
 def _streamed_steps(parts: Sequence[Part]) -> Fields:
-    """Returns the steps of a streamed reply, as fields of ``Request``; empty if the steps cannot be separated.
+    """Returns the steps of a streamed reply, as fields of ``Request``; an empty dict if the steps cannot be separated.
 
-    Parts with the same ``predicted_ms`` belong to one step. The totals of a step minus those of the previous step give the step's
-    drafted and accepted tokens. If all tokens of a step end inside a character, no part is sent for this step, and only the figures
-    of the request are known.
+    Parts with the same ``predicted_ms`` belong to one step. The step's drafted and accepted tokens are its totals minus the totals
+    of the previous step. If all tokens of a step end inside a character, llama.cpp sends no part for this step, so steps cannot be
+    separated.
     """
     written = [(part.timings, part) for part in parts if part.timings and part.tokens]
     ends = [[*group][-1][0] for _, group in groupby(written, lambda pair: pair[0].predicted_ms)]
@@ -332,7 +341,10 @@ def _streamed_steps(parts: Sequence[Part]) -> Fields:
 
 
 def reader_of(reply: Fields) -> Callable[[Fields, str], Request] | None:
-    """Returns the function that reads a reply, given its place in the log; None if the engine is unknown."""
+    """Returns the function that reads replies of the engine that sent ``reply``; None if the engine is unknown.
+
+    The function takes the reply and its place in the log, for error messages.
+    """
     if "sglext" in reply or any(_sglang_details(reply)):
         return read_sglang
     return read_vllm if "metrics" in reply else read_llamacpp if "timings" in reply else None
@@ -349,7 +361,7 @@ class DumpedAlternative(Struct):
 
 
 class DumpedToken(DumpedAlternative):
-    """A drafted token; ``acc``: whether the target accepted it."""
+    """A drafted token. ``acc`` is whether the target accepted it; ``top`` are the likeliest tokens at its position."""
 
     i: Count
     acc: bool
@@ -369,11 +381,11 @@ def is_dump(record: Fields) -> bool:
 
 
 def read_dump(records: Iterator[Record], texts: Texts) -> Iterator[Trace | Figures]:
-    """Yields one trace per sequence. If the step number of a ``seq`` does not increase, a new sequence begins."""
+    """Yields one trace per sequence. A new sequence begins when the step number of a ``seq`` does not increase."""
     open_sequences: dict[int, list[tuple[str, DumpedStep]]] = {}
     for where, record in records:
         step = convert(record, DumpedStep, f"{where}: step")
-        stated = [(at, at < step.n_accepted) for at in range(step.n_draft)]
+        stated = [(index, index < step.n_accepted) for index in range(step.n_draft)]
         if step.n_accepted > step.n_draft or [(token.i, token.acc) for token in step.pos] != stated:
             raise InputError(
                 f"{where}: pos: it must have n_draft = {step.n_draft} entries, i must count from 0, and acc must be true "

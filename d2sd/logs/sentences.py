@@ -1,7 +1,7 @@
-"""Sentences about the figures of one source of a log, and things to try.
+"""Sentences about the figures of one source of a log, and suggestions of what to try.
 
-Acceptance by position is the most detailed figure of a log, but many causes lead to the same values. Figures are reported as unusual
-only if chance does not explain them. Possible causes are listed as things to try, with figures quoted from public cases.
+Acceptance by position is the most detailed figure of a log, but many causes lead to the same values. A figure is reported as
+unusual only if chance does not explain it. Possible causes are listed as things to try, with figures quoted from public cases.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NEARLY_ALL = 0.95  # acceptance rate above which almost every token is accepted
 MANY_RUNNING = 32  # concurrent requests
 LONGER = (0.5, 0.8)  # acceptance of the last position, or acceptance rate, from which a longer draft may be better
 MOST_TRIES = 5
-SHORTER = 0.6  # if this share of the draft has MOST_OF_IT[0] of the accepted tokens, a shorter draft is suggested
+SHORTER = 0.6  # a shorter draft is suggested if this share of the draft gives MOST_OF_IT[0] of the accepted tokens
 MOST_CHAIN = 16  # if acceptance by position is unknown, more drafted tokens than this may be a tree, not a chain
 MOST_OF_IT = (0.85, 0.93)  # shares of the accepted tokens
 MOST_DRAFTED = 1000
@@ -50,19 +50,21 @@ FALLS = ("block", "window", "position")
 
 
 class Sentence(NamedTuple):
-    """A sentence. tries: keys of ``TRIES``, likeliest first; empty if the sentence names nothing unusual."""
+    """A sentence, and what to try because of it.
+
+    tries: keys of ``TRIES``, likeliest first; empty if the sentence reports nothing unusual.
+    """
 
     text: str
     tries: tuple[str, ...] = ()
 
 
 def tries(said: Sequence[Sentence]) -> list[str]:
-    """Returns the things to try."""
     return [TRIES[name] for name in [*dict.fromkeys(name for one in said for name in one.tries)][:MOST_TRIES]]
 
 
 def names_fault(said: Sequence[Sentence]) -> bool:
-    """Returns whether a sentence names something unusual; a high load is not a fault."""
+    """Returns whether any sentence reports something unusual. A high load does not count."""
     return any(name != "busy" for one in said for name in one.tries)
 
 
@@ -112,7 +114,7 @@ def sentences(source: Figures) -> Iterator[Sentence]:
 
 
 def _acceptance(source: Figures) -> Iterator[Sentence]:
-    """Yields sentences about acceptance; at most one of them is about the shape of acceptance by position."""
+    """Yields sentences about acceptance. At most one of them is about how acceptance changes with the position."""
     shares = source.by_position
     if not shares:
         yield _of_alpha(source)
@@ -141,7 +143,7 @@ def _acceptance(source: Figures) -> Iterator[Sentence]:
 
 
 def _of_alpha(source: Figures) -> Sentence:
-    """Returns a sentence about α, if acceptance by position is unknown."""
+    """Returns a sentence about α, for a log without acceptance by position."""
     length = source.draft_length or 0.0
     drafted = round(length)
     if source.alpha is None:
@@ -162,12 +164,12 @@ def _of_alpha(source: Figures) -> Sentence:
 
 
 def _upper(share: float, steps: int | None) -> float:
-    """Returns the upper end of a share's 95% interval, or the share itself if the number of steps is unknown."""
+    """Returns the upper end of the 95% interval of ``share``, or ``share`` itself if the number of steps is unknown."""
     return wilson(share, steps)[1] if steps else share
 
 
 def _shape(source: Figures) -> Iterator[Sentence]:
-    """Yields a sentence about the position where acceptance ends or falls, if there is one."""
+    """Yields a sentence about the position at which acceptance ends or falls suddenly, if there is one."""
     shares, steps, last = source.by_position, source.steps, source.last_accepted
     rest = len(shares) - last
     # onward[k]: of the steps that accept position k + 1, the share that also accepts position k + 2
@@ -208,7 +210,7 @@ def _shape(source: Figures) -> Iterator[Sentence]:
 
 
 def _nothing_at_times(source: Figures) -> Iterator[Sentence]:
-    """Yields a sentence about intervals in which nothing is accepted, if tokens are accepted in other intervals."""
+    """Yields a sentence if nothing is accepted in some intervals, while tokens are accepted in others."""
     others = [alpha for alpha in source.alphas if alpha >= 1 + ALMOST_NONE]
     times = len(source.alphas) - len(others)
     if source.unit == "interval" and times > 1 and others:
@@ -219,7 +221,7 @@ def _nothing_at_times(source: Figures) -> Iterator[Sentence]:
 
 
 def _falls_with_length(source: Figures) -> Iterator[Sentence]:
-    """Compares α in texts up to and beyond each length of ``WINDOWS``; yields the largest significant fall."""
+    """Yields a sentence if α is significantly lower in long texts. It names the length of ``WINDOWS`` at which the fall is largest."""
     falls = []
     for window in WINDOWS:
         short, long = ([alpha for n, alpha in source.by_length if (n > window) == over] for over in (False, True))
@@ -251,7 +253,7 @@ def _times(source: Figures) -> Iterator[Sentence]:
 
 
 def _load(source: Figures) -> Iterator[Sentence]:
-    """Yields a sentence about the server's load: its effect on drafting or, without drafts or if requests wait, its figures."""
+    """Yields a sentence about the server's load if it affects drafting, if requests wait, or if nothing is drafted."""
     (_, running, most), (_, waiting, _), (_, kv_use, fullest) = map(
         span, (source.running, source.waiting, source.kv_use)
     )
@@ -288,10 +290,13 @@ def _too_long(source: Figures) -> bool:
 
 
 def _shorter_draft(source: Figures, until: str = "") -> Iterator[Sentence]:
-    """Suggests a shorter draft if it would commit almost as many tokens as now. ``until``: words before the suggestion."""
+    """Yields a suggestion of a shorter draft, if it would commit almost as many tokens as now.
+
+    until: words before the suggestion, such as "until the cause is found, ".
+    """
     drafted = round(source.draft_length or 0)
-    known = len(source.by_position) > 1
-    most = MOST_DRAFTED if known else MOST_CHAIN
+    measured = len(source.by_position) > 1
+    most = MOST_DRAFTED if measured else MOST_CHAIN
     if (
         not MANY_DRAFTED <= drafted <= most
         or source.alpha is None
@@ -300,7 +305,7 @@ def _shorter_draft(source: Figures, until: str = "") -> Iterator[Sentence]:
     ):
         return
     rate = _constant_rate(source.alpha - 1, drafted)
-    brought = list(accumulate(source.by_position if known else (rate**k for k in range(1, drafted + 1))))
+    brought = list(accumulate(source.by_position if measured else (rate**k for k in range(1, drafted + 1))))
     low, high = (next(n for n, sum_ in enumerate(brought, 1) if sum_ >= part * brought[-1]) for part in MOST_OF_IT)
     if low <= SHORTER * drafted:
         far = (
@@ -311,18 +316,17 @@ def _shorter_draft(source: Figures, until: str = "") -> Iterator[Sentence]:
         share_words = f"{high} of {drafted} drafted tokens give" if high > 1 else f"of {drafted} drafted tokens gives"
         yield Sentence(
             f"{far}The first {share_words} {percent(brought[high - 1] / brought[-1])} of the accepted tokens"
-            f"{'' if known else ', if all positions are accepted equally often'}: {until}draft "
+            f"{'' if measured else ', if all positions are accepted equally often'}: {until}draft "
             f"{count(low, 'token') if low == high else f'{low} to {high} tokens'}."
         )
 
 
 def _nearly_all_accepted(source: Figures) -> bool:
-    """Returns whether almost all drafted tokens are accepted, in drafts of several tokens."""
     return (source.draft_length or 0.0) > 1.5 and (source.rate or 0.0) > NEARLY_ALL
 
 
 def _longer_draft(source: Figures) -> Iterator[Sentence]:
-    """Suggests a longer draft if most of the draft is accepted."""
+    """Yields a suggestion of a longer draft, if most of the draft is accepted."""
     last = source.by_position[-1] if len(source.by_position) > 1 else 0.0
     if not source.draft_length or not source.equally_long or _nearly_all_accepted(source):
         return
@@ -335,7 +339,9 @@ def _longer_draft(source: Figures) -> Iterator[Sentence]:
 
 
 def _constant_rate(accepted: float, drafted: int) -> float:
-    """Returns the constant acceptance rate per position that leads to ``accepted`` = Σ rate^k over k = 1 … drafted."""
+    """Returns the acceptance rate per position that, if it is the same at every position, gives ``accepted`` = Σ rate^k over k = 1
+    … ``drafted``.
+    """
     low, high = 0.0, 1.0
     for _ in range(50):
         rate = (low + high) / 2
@@ -350,7 +356,7 @@ ONCE = (NO_ALPHA, NO_DRAFTED, RATE)  # sentences that are not repeated for every
 
 
 def answers(sources: Sequence[Figures]) -> list[Answer]:
-    """Returns the sentences about each source, with comparisons of the sources."""
+    """Returns each source with the sentences about it. The sentences include comparisons with the other sources."""
     return [
         (source, [*sentences(source), *_unequal_engines(source, sources), *_with_and_without(source, sources)])
         for source in sources
@@ -358,7 +364,7 @@ def answers(sources: Sequence[Figures]) -> list[Answer]:
 
 
 def as_dict(answer: Answer) -> dict[str, Any]:
-    """Returns an answer for JSON."""
+    """Returns the answer about one source for JSON."""
     source, said = answer
     return {
         "figures": source.to_dict(),
@@ -369,7 +375,7 @@ def as_dict(answer: Answer) -> dict[str, Any]:
 
 
 def _unequal_engines(source: Figures, sources: Sequence[Figures]) -> Iterator[Sentence]:
-    """Compares an engine with others that serve the same model side by side."""
+    """Yields a sentence if another engine that serves the same model accepts far more tokens."""
     same = [other for other in sources if other.replica and (other.kind, other.model) == (source.kind, source.model)]
     best = max(same, key=lambda other: other.alpha or 0.0, default=source)
     # only if every engine is a single source; otherwise the sources differ in another setting too
@@ -383,7 +389,7 @@ def _unequal_engines(source: Figures, sources: Sequence[Figures]) -> Iterator[Se
 
 
 def _with_and_without(source: Figures, sources: Sequence[Figures]) -> Iterator[Sentence]:
-    """Compares a source with drafts to each source without drafts under the same load."""
+    """Yields a comparison of the times of a source with drafts with each source without drafts, under the same load."""
     for other in sources:
         alike = (
             other.unit == source.unit
@@ -411,7 +417,7 @@ COLUMNS = ("log", "drafted", "α", "position 1", "step", "token", "tokens/s", "a
 
 
 def side_by_side(sources: Sequence[Figures]) -> list[tuple[str, ...]]:
-    """Returns a table of the sources, with the column names as first row; empty if there is only one source."""
+    """Returns a table of the sources: the column names, then one row per source. It is empty if there is only one source."""
     rows = []
     for source in sources:
         figures: tuple[tuple[float | None, Callable[[float], str]], ...] = (
@@ -423,7 +429,7 @@ def side_by_side(sources: Sequence[Figures]) -> list[tuple[str, ...]]:
 
 
 def report_lines(answered: Sequence[Answer]) -> Iterator[str]:
-    """Yields the answers as lines of text. Things to try are listed at the end, each only once."""
+    """Yields the lines of a report: the sentences about each source, a table of the sources, and things to try."""
     before = set[str]()
     for _, said in answered:
         yield from (one.text for one in said if one.text not in before)
@@ -435,7 +441,7 @@ def report_lines(answered: Sequence[Answer]) -> Iterator[str]:
 
 
 def what_to_try(answered: Sequence[Answer]) -> list[str]:
-    """Returns the things to try as lines of a list; empty if there are none."""
+    """Returns a title line and the things to try, each only once, as the lines of a list; empty if there is nothing to try."""
     ideas = dict.fromkeys(one for _, said in answered for one in tries(said))
     title = "Things to try, with public cases. The figures alone do not show the cause:"
     return [title, *(f"* {one}" for one in ideas)] if ideas else []
@@ -483,7 +489,10 @@ PUBLISHED = {
 
 
 def published_alpha(*names: str | None) -> list[str]:
-    """Returns a sentence about the published α of the drafter with one of these names; none if no α is known."""
+    """Returns at most one sentence about a published α.
+
+    names: names of the drafter and of other models; names that ``PUBLISHED`` does not list have no effect.
+    """
     return [
         f"Published for {part}: α {alpha:.2f} with {drafted} drafted tokens per step on {texts} ({source})."
         for part, (alpha, drafted, texts, source) in PUBLISHED.items()

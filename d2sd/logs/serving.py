@@ -1,8 +1,8 @@
-"""Sends prompts to a running server and returns the counts and times of its replies.
+"""Sends prompts to a running server and reads the counts and times in its replies.
 
 llama.cpp sends every token with running totals (``timings_per_token``), so every step is known. vLLM reports steps if it was
-started with ``--per-request-spec-decode-metrics detailed``; SGLang reports a histogram. Requests use no proxy and follow no
-redirect.
+started with ``--per-request-spec-decode-metrics detailed``; SGLang reports a histogram. Proxies are not used, and redirects are not
+followed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TIMEOUT = 600.0  # seconds
 
 class _Refuse(request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
-        """Follows no redirect, since it could lead to another machine."""
+        """Returns None, so that no redirect is followed: it could lead to another machine."""
 
 
 class Piece(Struct):
@@ -53,11 +53,15 @@ class Server:
         self._open = request.build_opener(request.ProxyHandler({}), _Refuse).open
 
     def request(self, path: str, data: Fields | None = None) -> Fields:
-        """Returns the JSON reply to a POST of ``data``, or to a GET if ``data`` is None. Raises ``InputError`` if this fails."""
+        """Returns the server's JSON reply. Raises ``InputError`` if there is none.
+
+        path: path of the URL, after the server's address.
+        data: content of a POST request; None: a GET request is sent.
+        """
         return record_in(b"".join(self.lines(path, data)), f"{self.address}{path}")
 
     def lines(self, path: str, data: Fields | None) -> Iterator[bytes]:
-        """Yields the lines of a reply, with the arguments and errors of ``request``."""
+        """Yields the lines of the reply to a request. Arguments and errors are those of ``request``."""
         body, size = None if data is None else orjson.dumps(data), 0
         message = request.Request(self.address + path, body, {"Content-Type": "application/json"})
         try:
@@ -84,7 +88,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def served_model(server: Server) -> str:
-    """Returns the name of the first model that a server with OpenAI's API lists. Raises ``InputError`` if it lists none."""
+    """Returns the first model that the server lists under OpenAI's ``/v1/models``. Raises ``InputError`` if it lists none."""
     model = first_of(server.request("/v1/models"), "data").get("id")
     if not model:
         raise InputError(f"{server.address}/v1/models: no model is listed")
@@ -95,7 +99,7 @@ ENGINES = ("vllm", "sglang", "llamacpp")
 
 
 def complete(server: Server, engine: str, prompt: str, tokens: int) -> Request:
-    """Returns the request of a greedy completion, with the figures that the engine returns.
+    """Requests a greedy completion. Returns it with the figures that the engine reports.
 
     engine: one of ``ENGINES``.
     tokens: maximum number of output tokens.

@@ -1,4 +1,6 @@
-"""Steps of logged requests. A request with counts of every step becomes a ``Trace``; of other requests, only the ``Figures`` are known."""
+"""Turns logged requests into traces. A request whose steps are known becomes a ``Trace``; of another request, only the ``Figures``
+are known.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +41,16 @@ UNKNOWN = "▯"  # text of a token that is not in the log; the id of such a toke
 
 
 class Texts:
-    """Texts of token ids from a tokenizer; without a tokenizer, the ids themselves."""
+    """Gives the text of token ids. Without a tokenizer, the text of a token is its id."""
 
     def __init__(self, tokenizer: Any = None):
         self._labels = None if tokenizer is None else TokenTexts(tokenizer)
 
     def label(self, token: int, where: str) -> str:
-        """Returns the text of a single token. Raises ``InputError`` if the tokenizer has no such token."""
+        """Returns the text of a single token. Raises ``InputError`` if the tokenizer has no such token.
+
+        where: place of the token in the log, for the error message.
+        """
         if self._labels is None:
             return f" {token}"
         if token >= (size := len(self._labels.tokenizer)):
@@ -58,7 +63,7 @@ class Texts:
 
 
 def open_texts(folder: str | None) -> Texts:
-    """Returns the texts of a tokenizer. Raises ``InputError`` if the tokenizer cannot be read.
+    """Loads a tokenizer for ``Texts``. Raises ``InputError`` if the tokenizer cannot be read.
 
     folder: folder or hub id of the tokenizer; None: token ids are used as texts.
     """
@@ -96,14 +101,16 @@ def chain_step(
     seconds: float = 0.0,
     elapsed: float = 0.0,
 ) -> StepDone:
-    """Returns the event of a step that drafted and verified a chain.
+    """Returns the event of a step that drafted and verified a chain of tokens.
 
     number: index of the step, from 0.
+    anchor: the last token before the step.
     position: number of tokens before the anchor.
     accepted: number of ``drafted`` tokens that the target accepted.
     bonus: the token that the target added; None if the text ended before it.
     decided: whether ``accepted`` is the actual boundary; False if the text ended before the boundary was known.
-    in_text: number of accepted tokens in the text, smaller than ``accepted`` if the text ended within the draft; None: all.
+    in_text: number of accepted tokens that are in the text. It is smaller than ``accepted`` if the text ended within the draft.
+        None: all.
     confidence, alternatives: one entry per drafted token, or empty.
     seconds: duration of the step in seconds.
     elapsed: seconds from the end of prefill to the end of this step.
@@ -153,7 +160,7 @@ class Output(Struct):
 
 
 class Reply(Struct):
-    """A whole reply. ``prompt`` and ``domain`` are not part of OpenAI's format, but a log may contain them."""
+    """A whole reply. OpenAI's format has no ``prompt`` and ``domain``, but a log may contain them."""
 
     choices: Annotated[list[Output], Meta(max_length=1024)] = []
     usage: Usage | None = None
@@ -166,15 +173,15 @@ class Reply(Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request in the log of an engine. A part is None, or empty, if the log does not contain it.
+    """A request in the log of an engine. A field is None, or empty, if the log does not contain its value.
 
     accepted, drafted: numbers of accepted and of drafted tokens in each step.
     elapsed: seconds from the end of prefill to the end of each step.
     prompt_tokens: number of tokens in the prompt.
     prefill_seconds: duration of prefill in seconds.
-    pieces, prompt_pieces: texts of the ids of output and prompt, if the engine returned them.
-    drafts: drafted tokens, confidences and alternatives of each step.
-    missing: the parts that the log lacks; if empty, ``result`` finds out which parts a reply lacks.
+    pieces, prompt_pieces: text of every output token and of every prompt token, if the engine returned them.
+    drafts: for each step, the drafted tokens, their confidences, and the alternatives at each position.
+    missing: names of the parts that the log lacks, for the trace's header; if empty, ``result`` determines them.
     """
 
     figures: Figures
@@ -191,13 +198,13 @@ class Request:
 
     @property
     def output(self) -> Output:
-        """The only output of the reply."""
+        """The output of the reply; an empty one if the reply has several outputs or none."""
         return self.reply.choices[0] if len(self.reply.choices) == 1 else Output()
 
     def result(self, texts: Texts) -> Trace | Figures:
         """Returns the request as a trace, or its figures if its steps are unknown.
 
-        Raises ``InputError`` if the tokenizer of ``texts`` lacks a token.
+        texts: gives texts of token ids for which the engine returned none. Raises ``InputError`` if its tokenizer lacks a token.
         """
         if not self.accepted:
             return self.figures
@@ -236,7 +243,11 @@ class Request:
         return Trace(header, prefill, steps, finished)
 
     def _steps(self, tokens: Sequence[Token], before: int) -> Iterator[StepDone]:
-        """Yields the steps. before: number of tokens before the output."""
+        """Yields the steps of a request.
+
+        tokens: the output, including the first token, which prefill gives.
+        before: number of tokens before the output.
+        """
         begin = 1
         for number, (a, d) in enumerate(zip(self.accepted, self.drafted, strict=True)):
             tokens_of_step = tokens[begin : begin + a + 1]  # fewer in the last step if the text ended within it

@@ -1,4 +1,7 @@
-"""The interface of a method: the drafters, the stages of a step up to its token tree, and the resulting proposal."""
+"""The interface of a method: the drafters, the stages of a step up to its token tree, and the resulting proposal.
+
+Symbols: γ is the size of a block, with its anchor; γ₂ is the size of a re-drafted block; K is the number of re-drafts.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +33,10 @@ class Drafters(ABC):
     anchor: the last committed token.
     num_branches: K.
     extension: γ₂ − γ.
-    budget: node budget B of methods that grow trees.
+    budget: maximum number of nodes below the anchor, for methods that grow trees.
     end_ids: tokens that end a text; nothing is re-drafted after them.
     trained: whether boundaries are estimated from a trained confidence head instead of the tokens' probabilities.
-    min_log_probability: log probability of acceptance below which a path is not grown.
+    min_log_probability: natural logarithm of the acceptance probability below which a path is not continued.
     """
 
     anchor: int
@@ -50,7 +53,7 @@ class Drafters(ABC):
 
     @abstractmethod
     def samples(self, count: int) -> list[Block]:
-        """Returns ``count`` blocks, sampled from the distributions of the first block."""
+        """Returns ``count`` blocks, sampled from the distributions of the first drafter's block."""
 
     @abstractmethod
     def chain(self) -> Block:
@@ -62,22 +65,29 @@ class Drafters(ABC):
 
     @abstractmethod
     def second_blocks(self, prefixes: Sequence[Sequence[int]], top: int = 1) -> list[Block]:
-        """Returns the second drafter's blocks of size γ₂, one for each prefix below the anchor, drafted in one batch."""
+        """Returns blocks of size γ₂ from the second drafter, drafted in one batch.
+
+        prefixes: for each block, the tokens below the anchor that it continues.
+        top: number of likeliest tokens to return per position.
+        """
 
     @abstractmethod
     def rng(self) -> random.Random:
         """Returns the random generator of the step. It depends only on the seed and the position in the text."""
 
     def boundary(self, block: Block, after: int = 0) -> Boundary:
-        """Returns the boundary estimate of a draft without its first ``after`` tokens."""
+        """Returns the boundary estimate of a draft.
+
+        after: number of leading tokens of the draft that are left out.
+        """
         return boundary_posterior((block.trained if self.trained and block.trained else block.confidence)[after:])
 
     @property
     def width(self) -> int:
-        """The maximum number of alternatives per position: the node budget, unless nodes must be worth their time.
+        """The maximum number of alternatives per position: at most the node budget.
 
-        In that case, the number is also limited to 1 ÷ the minimum probability, and to the larger of ``WIDEST`` and a quarter of
-        the budget. On a CPU, fetching 64 alternatives instead of 16 lengthens a draft of 1.8 ms by 0.2 ms.
+        If nodes have a minimum probability, it is also at most 1 ÷ this probability, and at most the larger of ``WIDEST`` and a
+        quarter of the budget. On a CPU, fetching 64 alternatives instead of 16 lengthens a draft of 1.8 ms by 0.2 ms.
         """
         if self.min_log_probability == -inf:
             return self.budget
@@ -89,7 +99,7 @@ class Drafters(ABC):
 class FirstDraft:
     """The first draft of a step.
 
-    block: the first block; None for plain decoding and for trees of levels.
+    block: the first block; None for plain decoding and for trees that grow level by level.
     boundary: estimate of where the target will reject the block.
     samples: further chains, sampled from the distributions of the block.
     levels: the levels of a tree that grows level by level.
@@ -103,11 +113,12 @@ class FirstDraft:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A token tree and its drafts.
+    """A token tree to verify, and the drafts that it was built from.
 
-    first: the first block; None for plain decoding and for trees of levels.
-    boundary: the estimate from which prefixes of the first draft were selected.
-    selected: lengths of the prefixes that were re-drafted from.
+    first: the first block; None for plain decoding and for trees that grow level by level.
+    boundary: the estimate from which prefixes of the first block were selected.
+    selected: lengths of the prefixes that were re-drafted from, without that of the whole first block.
+    branches: the re-drafts.
     levels: the levels of a tree that grew level by level.
     """
 
@@ -120,7 +131,10 @@ class Proposal:
 
     @classmethod
     def of(cls, tree: TokenTree, draft: FirstDraft, prefixes: Sequence[int], redrafts: Sequence[Block]) -> Proposal:
-        """Returns the proposal of these drafts. ``selected`` does not include the whole first block."""
+        """Returns the proposal of a tree and its drafts.
+
+        prefixes: lengths of all prefixes that were re-drafted from.
+        """
         selected = tuple(p for p in prefixes if draft.block and p < len(draft.block.ids))
         return cls(tree, draft.block, draft.boundary, selected, tuple(redrafts), tuple(draft.levels))
 
@@ -134,13 +148,13 @@ class Proposal:
 
 
 def draft_block(drafters: Drafters, top: int = 1) -> FirstDraft:
-    """Returns one block of the first drafter, with the ``top`` likeliest tokens of every position."""
+    """Drafts one block with the first drafter, with the ``top`` likeliest tokens of every position."""
     block = drafters.first_block(top)
     return FirstDraft(block, drafters.boundary(block))
 
 
 def select_nothing(drafters: Drafters, draft: FirstDraft) -> Sequence[int]:
-    """Returns no prefix: the method drafts once."""
+    """Returns no prefixes, for methods that do not re-draft."""
     return ()
 
 
@@ -150,7 +164,7 @@ def redraft_nothing(drafters: Drafters, draft: FirstDraft, prefixes: Sequence[in
 
 
 def merge_all(drafters: Drafters, draft: FirstDraft, redrafts: Sequence[Block]) -> TokenTree:
-    """Returns the tree of all drafts, merged at equal prefixes; only the anchor if nothing was drafted."""
+    """Returns one tree of all drafts (``merge_drafts``); only the anchor if nothing was drafted."""
     return merge_drafts(drafters.anchor, [] if draft.block is None else [draft.block, *redrafts])
 
 
@@ -195,9 +209,10 @@ class Method:
     on_device: Literal["anchor", "chain", "likeliest", "random"] | None = None
 
     def draft_lengths(self, block_size: int) -> list[int]:
-        """Returns the values of γ that a cost-aware step chooses from, ascending: the configured value, and smaller ones.
+        """Returns the values of γ that a cost-aware step chooses from, ascending: the configured value, its half and its quarter.
 
-        A draft model's time grows with γ, so its choice includes a fourth, shorter value. Trees of levels have a fixed depth.
+        A draft model's time grows with γ, so its choice includes an eighth too. Trees that grow by levels have a fixed depth, so
+        that γ is not varied.
         """
         halvings = 3 if self.draft_model else 0 if self.eagle3 else 2
         return sorted({max(2, block_size >> n) for n in range(1 + halvings)})

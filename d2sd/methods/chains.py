@@ -14,18 +14,18 @@ def draft_nothing(drafters: Drafters) -> FirstDraft:
 
 
 def draft_chain(drafters: Drafters) -> FirstDraft:
-    """Returns one chain of γ − 1 tokens, drafted one by one."""
+    """Drafts one chain of γ − 1 tokens with the draft model, token by token."""
     block = drafters.chain()
     return FirstDraft(block, drafters.boundary(block))
 
 
 def draft_and_sample(drafters: Drafters) -> FirstDraft:
-    """Returns the greedy chain, and K chains sampled i.i.d. at temperature 1 from the drafter's distributions."""
+    """Drafts the greedy chain, and samples K more chains independently at temperature 1 from the drafter's distributions."""
     return replace(draft_block(drafters), samples=drafters.samples(drafters.num_branches))
 
 
 def draft_samples(drafters: Drafters) -> FirstDraft:
-    """Returns K sampled chains. They are verified together, and the walk follows the one that is accepted furthest."""
+    """Samples K chains. They are verified together, and the one that is accepted furthest is committed."""
     drafters.first_block()
     first, *others = drafters.samples(drafters.num_branches)
     return FirstDraft(first, samples=others)

@@ -1,7 +1,8 @@
 """D²SD, which re-drafts from the K likeliest rejection boundaries and verifies all drafts as one tree, and its variants.
 
-D²SD, arXiv 2606.04446, section 3. The variants are ablation 2 of the paper (the first drafter also re-drafts), ablation 3 (a
-third level of drafts), and a control that selects prefixes uniformly at random.
+See D²SD, arXiv 2606.04446, section 3. r(i) is the probability that exactly the first i tokens of a draft are accepted
+(``d2sd.tree.boundary``). The variants are ablation 2 of the paper (the first drafter also re-drafts), ablation 3 (a third level of
+drafts), and a control that selects prefixes uniformly at random.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from d2sd.tree.tree import chains
 
 
 def select_likeliest(drafters: Drafters, draft: FirstDraft) -> Sequence[int]:
-    """Returns the K prefixes with the largest r(i)."""
+    """Returns the lengths i of the K prefixes with the largest r(i)."""
     assert draft.block is not None
     usable = open_prefixes(draft.block.ids, drafters.end_ids)
     return and_whole(drafters, draft.block, select_prefixes(draft.boundary.posterior[:usable], drafters.num_branches))
 
 
 def select_random(drafters: Drafters, draft: FirstDraft) -> Sequence[int]:
-    """Returns K prefixes, sampled uniformly without replacement."""
+    """Returns the lengths of K prefixes, sampled uniformly without replacement."""
     assert draft.block is not None
     usable = open_prefixes(draft.block.ids, drafters.end_ids)
     order = random_order(drafters.rng(), len(draft.block.ids))
@@ -31,24 +32,26 @@ def select_random(drafters: Drafters, draft: FirstDraft) -> Sequence[int]:
 
 
 def and_whole(drafters: Drafters, first: Block, prefixes: Sequence[int]) -> Sequence[int]:
-    """Returns the prefixes, followed by the whole first block if γ₂ > γ and the block has no end token. An additional branch
-    then continues the block."""
+    """Returns the prefixes and, if γ₂ > γ, the length of the whole first block, which an additional re-draft then continues.
+
+    The whole block is left out if it contains an end token.
+    """
     whole = len(first.ids)
     goes_on = drafters.extension and open_prefixes(first.ids, drafters.end_ids) > whole
     return (*prefixes, whole) if goes_on else prefixes
 
 
 def redraft_once(drafters: Drafters, draft: FirstDraft, prefixes: Sequence[int], top: int = 1) -> Sequence[Block]:
-    """Returns one block of the second drafter per prefix, drafted in one batch."""
+    """Returns one block of the second drafter per prefix of the first block, drafted in one batch."""
     assert draft.block is not None
     return drafters.second_blocks([draft.block.ids[:i] for i in prefixes], top) if prefixes else []
 
 
 def redraft_twice(drafters: Drafters, draft: FirstDraft, prefixes: Sequence[int]) -> Sequence[Block]:
-    """Returns the blocks of ``redraft_once``, and one more block after the likeliest boundary of each.
+    """Returns the blocks of ``redraft_once``, and for each of them one more block, re-drafted from its likeliest boundary.
 
-    The boundary of a branch is the i ≥ 1 with the largest r(i); re-drafting from i = 0 would repeat the branch. Prefixes
-    that were already re-drafted from, or in which the text ends, are left out.
+    This is the i ≥ 1 with the largest r(i), since i = 0 would give the same block again. A prefix is left out if it was already
+    used for a re-draft, or if the text ends in it.
     """
     branches = redraft_once(drafters, draft, prefixes)
     assert draft.block is not None

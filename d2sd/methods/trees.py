@@ -1,9 +1,9 @@
 """Methods that grow a token tree under a node budget: best first over block drafts (DDTree, D²SD's tree), or by levels (EAGLE-3).
 
-Best-first growth (DDTree, arXiv 2604.12989): pop the likeliest path from a heap, push its next sibling and its first child.
-Every path is pushed by a path that is at least as likely, so paths are popped in order of probability. Logarithms are added,
-because products of very small probabilities underflow to 0. With several drafts, the next token of a path comes from the
-draft whose prefix matches the path for the most tokens.
+Best-first growth (DDTree, arXiv 2604.12989) repeats these steps: remove the likeliest path from a heap, then add its next sibling
+and its first child. Every path is added by a path that is at least as likely, so paths are removed in order of probability.
+Logarithms are added, because products of very small probabilities underflow to 0. With several drafts, the next token of a path
+comes from the draft whose prefix matches the path for the most tokens.
 """
 
 from __future__ import annotations
@@ -29,7 +29,11 @@ EAGLE3_BUDGET = 59  # with the anchor 60, as in the authors' code
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Candidates for the token at one position, best first; owners: for each candidate, the number of its draft."""
+    """The candidates for the token at one position, best first.
+
+    logs: natural logarithms of ``probabilities``.
+    owners: for each candidate, the number of the draft that it comes from.
+    """
 
     tokens: Sequence[int]
     probabilities: Sequence[float]
@@ -38,7 +42,10 @@ class Offer:
 
 
 def offers(block: Block, number: int) -> list[Offer]:
-    """Returns the distributions of a draft, one offer per drafted position."""
+    """Returns the candidates of a draft, one ``Offer`` per drafted position.
+
+    number: number of the draft.
+    """
     rows = zip(block.tokens, block.probabilities, block.scores, strict=True)
     return [Offer(t, p, s, [number] * len(t)) for t, p, s in rows]
 
@@ -53,8 +60,8 @@ def grow(
     """Returns the tree of the ``budget`` likeliest paths below the anchor.
 
     blocks: the drafts. A later draft with the same prefix replaces an earlier one.
-    offered: for each draft, the offers by position after its prefix. For a draft with ``Block.after``, only the
-        number of offers is used.
+    offered: for each draft, the offers by position after its prefix. If a draft has ``Block.after``, this function gives the
+        candidates instead, and only the number of offers is used.
     min_log_probability: minimum log probability of a path.
     """
     builder, whole = TreeBuilder(anchor), chains(blocks)
@@ -87,7 +94,9 @@ def grow(
         return Offer(tokens, probabilities, logs, [source] * len(tokens))
 
     def push(above: float, parent: int, depth: int, rank: int, source: int, trie_node: int) -> None:
-        """Push the token of this rank at ``depth`` (0 = directly below the anchor), below a path of log probability ``above``."""
+        """Adds the candidate of this rank at ``depth`` (0 = directly below the anchor) to the heap. ``above`` is the log
+        probability of the path to its parent.
+        """
         nonlocal pushed
         offer = follows(source, depth, parent)
         if offer is not None and rank < len(offer.tokens):
@@ -109,14 +118,14 @@ def grow(
 
 
 def merge_likeliest(drafters: Drafters, draft: FirstDraft, redrafts: Sequence[Block]) -> TokenTree:
-    """Returns the tree of the B likeliest paths, as if the positions of the block were independent."""
+    """Returns the tree of the B likeliest paths, as if the positions of the block were independent (B: the node budget)."""
     assert draft.block is not None
     offered = [offers(draft.block, 0)]
     return grow(drafters.anchor, [draft.block], offered, drafters.budget, drafters.min_log_probability)
 
 
 def merge_agreed(drafters: Drafters, draft: FirstDraft, redrafts: Sequence[Block]) -> TokenTree:
-    """Returns the tree of the B likeliest paths.
+    """Returns the tree of the B likeliest paths over both drafters (B: the node budget).
 
     After a re-drafted prefix, a token's probability is a weighted product of both drafters' probabilities, because neither
     drafter's probabilities are reliable if the drafters disagree. On all other paths, it is the first drafter's probability.
@@ -128,29 +137,33 @@ def merge_agreed(drafters: Drafters, draft: FirstDraft, redrafts: Sequence[Block
 
 
 def agreed(first: Block, second: Block, number: int) -> list[Offer]:
-    """Returns the product of both drafters' distributions after a re-drafted prefix, normalised over the tokens that they list.
+    """Returns the candidates of a re-draft, one ``Offer`` per position, with probabilities on which both drafters agree.
 
-    A token is attributed to the draft in which it has the higher probability. After the end of the first block, only the
-    second drafter counts.
+    They are the weighted product of both drafters' probabilities, normalised over the tokens that the drafters list. A token is
+    attributed to the draft in which it has the higher probability. After the end of the first block, only the second drafter's
+    probabilities are used.
 
     number: number of the re-draft.
     """
-    out, ours, theirs = offers(second, number), first.scores, second.scores
-    for position, at in enumerate(range(second.prefix, len(first.ids))):
-        own = dict(zip(first.tokens[at], ours[at], strict=True))
-        other = dict(zip(second.tokens[position], theirs[position], strict=True))
-        weight = {t: SECOND * other.get(t, UNLISTED) + FIRST * own.get(t, UNLISTED) for t in {**other, **own}}
+    out, first_scores, second_scores = offers(second, number), first.scores, second.scores
+    for position, first_position in enumerate(range(second.prefix, len(first.ids))):
+        by_first = dict(zip(first.tokens[first_position], first_scores[first_position], strict=True))
+        by_second = dict(zip(second.tokens[position], second_scores[position], strict=True))
+        weight = {
+            t: SECOND * by_second.get(t, UNLISTED) + FIRST * by_first.get(t, UNLISTED)
+            for t in {**by_second, **by_first}
+        }
         tokens = sorted(weight, key=lambda t: -weight[t])
         best = weight[tokens[0]]
         total = best + log(sum(exp(w - best) for w in weight.values()))
         logs = [min(0.0, weight[t] - total) for t in tokens]
-        owners = [0 if own.get(t, -inf) > other.get(t, -inf) else number for t in tokens]
+        owners = [0 if by_first.get(t, -inf) > by_second.get(t, -inf) else number for t in tokens]
         out[position] = Offer(tokens, [exp(s) for s in logs], logs, owners)
     return out
 
 
 def draft_levels(drafters: Drafters) -> FirstDraft:
-    """Returns a tree that grows level by level, one pass per level."""
+    """Drafts a tree that grows level by level, with one pass per level."""
     return FirstDraft(levels=drafters.levels())
 
 

@@ -42,7 +42,9 @@ def attend_dense(
     seen: Tensor | None = None,
     sinks: Tensor | None = None,
 ) -> Tensor:
-    """The reference backend: one scaled dot-product attention over prefix and block with the full (R, C+R) mask."""
+    """Computes attention over prefix and block in one product with the full (R, C+R) mask. The other backends are tested against
+    it.
+    """
     batch, _, rows, _ = query.shape
     context = prefix[0].shape[2]
     if joined is None:
@@ -70,8 +72,8 @@ def attend_cascade(
 ) -> Tensor:
     """Computes attention in two levels and merges the results; ``joined`` is not used.
 
-    Level 1 is one product: all rows of all branches over the shared prefix. In level 2, every row attends to its own block
-    under the block mask. The levels' results are averaged. A level's weight is proportional to exp(log-sum-exp) of its scores,
+    Level 1 is one product: all rows of all branches over the shared prefix. In level 2, every row attends to its own block under
+    the block mask. The results of both levels are averaged. A level's weight is proportional to exp(log-sum-exp) of its scores,
     which is its share of the softmax over all keys, so the average is exact.
     """
     batch, heads, rows, dim = query.shape
@@ -96,7 +98,7 @@ def attend_cascade(
 
 
 def _level(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> KeyValue:
-    """Returns attention over one level, (…, R, D), and the log-sum-exp of its scores, (…, R, 1), both float32."""
+    """Returns attention over the keys of one level, (…, R, D), and the log-sum-exp of its scores, (…, R, 1), both float32."""
     scores = _product(query, key.transpose(-1, -2))
     if mask is not None:
         # not -inf: with a padded prefix without filled slots, this level's weight must become 0 and not NaN
@@ -114,7 +116,11 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
 
 
 def merge_attention(a: Tensor, a_lse: Tensor, b: Tensor, b_lse: Tensor) -> Tensor:
-    """Returns attention over the union of two disjoint sets of keys, from the attention and log-sum-exp over each set."""
+    """Returns attention over the union of two disjoint sets of keys.
+
+    a, b: attention over each of the two sets.
+    a_lse, b_lse: log-sum-exp of the scores of each set.
+    """
     weight = torch.sigmoid(a_lse - b_lse)
     return weight * a + (1 - weight) * b
 
@@ -125,7 +131,7 @@ def attend_masked(
     """Returns scaled dot-product attention, (B, H, R, D). torch's own function is used if there are no sinks.
 
     key, value: (B, KV heads, S, D).
-    mask: (R, S) or (B, 1, 1, S) bool, True = visible; None if all keys are visible.
+    mask: (R, S) or (B, 1, 1, S) bool, True where a row sees a key; None if all rows see all keys.
     sinks: (H,); None without sinks.
     """
     if sinks is None:
@@ -142,7 +148,7 @@ def attend_masked(
 
 
 def sink_rows(sinks: Tensor, kv_heads: int, rows: int) -> Tensor:
-    """Returns sinks (H,) repeated for R rows, grouped by key-value head: (1, KV heads, H / KV heads · R, 1) float32."""
+    """Returns the sinks (H,), repeated for R rows and grouped by key-value head: (1, KV heads, H / KV heads · R, 1) float32."""
     return sinks.float().view(1, kv_heads, -1, 1).expand(-1, -1, -1, rows).reshape(1, kv_heads, -1, 1)
 
 
@@ -151,8 +157,9 @@ NAMES = (*BACKENDS, "flashinfer")
 
 
 def choose(name: str, device: torch.device, dtype: torch.dtype, head_dim: int, plain: bool = True) -> str:
-    """Returns the name of the backend. "auto" means dense on a CPU. On a GPU, it means flashinfer if possible, else cascade.
+    """Returns the name of the backend to use.
 
+    name: a backend, or "auto": dense on a CPU; on a GPU, flashinfer if it can be used, else cascade.
     plain: whether the target has neither sliding windows nor attention sinks.
 
     Raises ``InputError`` if flashinfer is requested and cannot be used.
@@ -172,5 +179,8 @@ def choose(name: str, device: torch.device, dtype: torch.dtype, head_dim: int, p
 
 
 def make_backend(name: str, fixed: bool = False) -> Backend:
-    """Returns the backend of this name for one generation. ``fixed``: whether passes have fixed shapes and may be captured."""
+    """Returns the backend of this name for one generation.
+
+    fixed: whether passes have fixed shapes and may be captured.
+    """
     return flashinfer.FlashInfer(fixed) if name == "flashinfer" else BACKENDS[name]

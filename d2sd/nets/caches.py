@@ -16,18 +16,20 @@ from d2sd.nets.transformers_calls import refuse_unknown
 
 
 class PassCache(ABC):
-    """What transformers calls in a forward pass."""
+    """The methods of a cache that transformers calls in a forward pass."""
 
     def update(
         self, key: Tensor, value: Tensor, layer: int, kwargs: object = None, **others: object
     ) -> tuple[Tensor, Tensor]:
-        """Calls ``store``. ``kwargs`` is passed by transformers 5.24 and later, and not used."""
+        """Calls ``store``. transformers 5.24 and later also pass ``kwargs``, which is not used."""
         refuse_unknown("caches", others)
         return self.store(key, value, layer)
 
     @abstractmethod
     def store(self, key: Tensor, value: Tensor, layer: int) -> tuple[Tensor, Tensor]:
-        """Write a layer's rows, (B, KV heads, R, D). Returns its keys and values that attention reads, (B, KV heads, S, D) each."""
+        """Writes a layer's rows, (B, KV heads, R, D). Returns the keys and values that the layer's attention reads, (B, KV heads,
+        S, D) each.
+        """
 
 
 class KeyValueCache(PassCache):
@@ -36,8 +38,8 @@ class KeyValueCache(PassCache):
     The first ``length`` slots are committed. A forward pass writes its rows after them. ``commit`` keeps some of these rows and
     discards the rest.
 
-    shapes: layer → (number of key-value heads, head_dim). Layers with equal shapes on one device share a buffer.
-    homes: layer → device of its keys and values; a model may be spread over GPUs.
+    shapes: (number of key-value heads, head_dim) of each layer. Layers with equal shapes on one device share a buffer.
+    homes: device of each layer's keys and values; a model may be spread over several GPUs.
     """
 
     def __init__(
@@ -80,7 +82,7 @@ class KeyValueCache(PassCache):
         return keys, values
 
     def store(self, key: Tensor, value: Tensor, layer: int) -> tuple[Tensor, Tensor]:
-        """Write rows after the committed slots. Returns views of all slots up to the last row."""
+        """Writes rows after the committed slots. Returns views of all slots up to the last row."""
         end = self.length + key.shape[2]
         self._check(end)
         keys, values = self.buffers(layer)
@@ -101,7 +103,7 @@ class KeyValueCache(PassCache):
         return list(zip(seen[..., self.length :, :].unbind(), seen[:, 0].unbind(), seen[:, 1].unbind(), strict=True))
 
     def write(self, keys: Tensor, values: Tensor) -> None:
-        """Write rows, (layers, batch, KV heads, R, D), after the committed slots. All layers must share one buffer."""
+        """Writes rows, (layers, batch, KV heads, R, D), after the committed slots. All layers must share one buffer."""
         end = self.length + keys.shape[3]
         self._check(end)
         for buffer, rows in zip(self.parts, (keys, values), strict=True):
@@ -117,7 +119,10 @@ class KeyValueCache(PassCache):
         return keys[:, :, : self.length], values[:, :, : self.length]
 
     def commit(self, rows: Sequence[int]) -> None:
-        """Commit these rows of the last pass (ascending numbers): move them directly after the committed slots."""
+        """Commits some rows of the last pass: moves them directly after the committed slots.
+
+        rows: numbers of the rows in the pass, ascending.
+        """
         start, count = self.length, len(rows)
         if list(rows) != list(range(count)):
             for buffer in self.parts:
@@ -126,11 +131,11 @@ class KeyValueCache(PassCache):
         self.length += count
 
     def gather(self, slots: Tensor) -> tuple[Tensor, ...]:
-        """Returns keys and values of all layers at these slots (S,), in the order of ``parts``."""
+        """Returns the keys and values in the given slots (S,) of all layers, in the order of ``parts``."""
         return tuple(buffer.index_select(3, slots) for buffer in self.parts)
 
     def scatter(self, slots: Tensor, rows: Sequence[Tensor]) -> None:
-        """Write ``rows``, a result of ``gather``, into these slots (S,)."""
+        """Writes ``rows``, a result of ``gather``, into the given slots (S,)."""
         for buffer, given in zip(self.parts, rows, strict=True):
             buffer.index_copy_(3, slots, given)
 
@@ -145,11 +150,12 @@ class KeyValueCache(PassCache):
 class CacheWindow(PassCache):
     """Replaces a cache in fixed-shape passes, which may be captured as CUDA graphs (``d2sd.nets.passes``).
 
-    ``store`` returns the window, which is the first ``read`` slots, and keeps the new rows' keys and values in ``fresh``.
-    ``seen`` marks the committed slots. ``filled`` also marks the new slot in a pass over one row; in other passes, it is None.
+    Attention reads the window, which is the first ``read`` slots of the cache. After ``store``, ``fresh`` has the keys and values
+    of the new rows of one layer. ``seen`` marks the committed slots. ``filled`` also marks the new slot in a pass over one row; in
+    other passes, it is None.
 
     slots: (R,) on the device, the slots that the rows are written to.
-    write: writes a layer's rows (``d2sd.nets.lean.Kernels.writer``).
+    write: function that writes a layer's rows (``d2sd.nets.lean.Kernels.writer``).
     """
 
     def __init__(self, cache: KeyValueCache, read: int, slots: Tensor, write: Write):
@@ -160,7 +166,7 @@ class CacheWindow(PassCache):
         self.fresh: tuple[Tensor, Tensor]
 
     def store(self, key: Tensor, value: Tensor, layer: int) -> tuple[Tensor, Tensor]:
-        """Write rows of one text. Returns keys and values of the layer's window."""
+        """Writes rows of one text. Returns keys and values of the layer's window."""
         self.fresh = key, value
         keys, values = self._cache.buffers(layer)
         self._write(keys, values, key, value)
@@ -187,21 +193,24 @@ class Ring(PassCache):
         self._seen: dict[int | None, Tensor] = {}
 
     def store(self, key: Tensor, value: Tensor, layer: int) -> tuple[Tensor, Tensor]:
-        """Write one row per text. Returns keys and values of all slots."""
+        """Writes one row per text. Returns keys and values of all slots."""
         keys, values = self.cache.buffers(layer)
         keys.index_copy_(2, self._slot, key)
         values.index_copy_(2, self._slot, value)
         return keys, values
 
     def seen(self, window: int | None) -> Tensor:
-        """Returns the slots that each text sees, (B, 1, 1, capacity) bool. ``window``: number of tokens; None without a window."""
+        """Returns the slots that each text sees, (B, 1, 1, capacity) bool.
+
+        window: number of tokens in the attention window; None without a window.
+        """
         if window not in self._seen:
             seen = self._ages <= self._places[:, None]
             self._seen[window] = (seen if window is None else seen & (self._ages < window))[:, None, None]
         return self._seen[window]
 
     def commit(self) -> None:
-        """Advance the states of linear layers past the written token."""
+        """Updates the states of linear layers with the written token."""
         if isinstance(self.cache, LayerCache):
             for state in self.cache.states.values():
                 state.commit(0)
@@ -216,9 +225,10 @@ class Ring(PassCache):
 
 @dataclass(frozen=True, slots=True)
 class DeltaRows:
-    """The contributions of a pass's rows to the state of a gated delta net, stored until the accepted path is known.
+    """What the rows of a pass add to the state of a gated delta net. It is stored until the accepted path is known.
 
-    inputs: (B, channels, kernel − 1 + R), inputs of the convolution: the last kernel − 1 of the committed text, then the rows'.
+    inputs: (B, channels, kernel − 1 + R), inputs of the convolution: the last kernel − 1 of the committed text, then those of the
+        rows.
     places: (R, kernel), for each row, the indices of ``inputs`` that the convolution reads, the row's own index last.
     key, update: (B, H, R, K) and (B, H, R, V); a row adds the outer product of its key and its update to the matrix.
     total: (B, H, R), sum of the log decays along the path to each row.
@@ -249,7 +259,10 @@ class LinearState:
         self.inputs, self.matrix, self.rows = inputs, matrix, None
 
     def commit(self, last: int) -> None:
-        """Advance along an accepted path to its last row, number ``last``."""
+        """Updates the state along an accepted path.
+
+        last: number of the last row of the path.
+        """
         if (rows := self.rows) is None:
             return
         weight = (rows.total[..., last, None] - rows.total).masked_fill(~rows.ancestors[last], float("-inf")).exp()
@@ -262,12 +275,14 @@ class LinearState:
 class LayerCache(KeyValueCache):
     """Keys and values of the attention layers, and ``states`` of the linear layers by layer number.
 
-    The prompt is read in one pass and committed as a whole. In this pass, linear layers run transformers' own code, which calls
-    the last methods of this class. In later passes, they run ``d2sd.nets.linear_attention``.
+    The prompt is read in one pass and committed as a whole. In this pass, linear layers run transformers' own code, which calls the
+    last methods of this class. In later passes, they run ``d2sd.nets.linear_attention``.
     """
 
     def __init__(self, states: Mapping[int, LinearState], *arguments: Any):
-        """arguments: of ``KeyValueCache``."""
+        """states: states of the linear layers, by layer number.
+        arguments: arguments of ``KeyValueCache``.
+        """
         super().__init__(*arguments)
         self.states = states
 
@@ -277,7 +292,7 @@ class LayerCache(KeyValueCache):
             state.become(torch.zeros_like(state.inputs), torch.zeros_like(state.matrix))
 
     def commit(self, rows: Sequence[int]) -> None:
-        """Keep these rows of the last pass in every layer. The rows must form a path that starts at the first row."""
+        """Commits rows of the last pass in every layer. The rows must form a path that starts at the first row."""
         super().commit(rows)
         for state in self.states.values():
             state.commit(rows[-1])
@@ -287,7 +302,10 @@ class LayerCache(KeyValueCache):
         return [(state.inputs, state.matrix) for state in self.states.values()]
 
     def restore(self, length: int, states: Sequence[tuple[Tensor, Tensor]]) -> None:
-        """Go back to the first ``length`` slots. ``states``: the ``snapshot`` that was taken at this length."""
+        """Returns to an earlier state of the text, with ``length`` slots.
+
+        states: the result of ``snapshot`` at this length.
+        """
         self.length = length
         for state, (inputs, matrix) in zip(self.states.values(), states, strict=True):
             state.become(inputs, matrix)
@@ -308,11 +326,11 @@ class LayerCache(KeyValueCache):
     get_recurrent_state = get_conv_state
 
     def update_conv_state(self, inputs: Tensor, layer: int, conv_kernel_size: int | None = None) -> Tensor:
-        """Store the last kernel − 1 of the ``inputs`` (B, channels, T); returns ``inputs`` unchanged."""
+        """Stores the last kernel − 1 of the ``inputs`` (B, channels, T). Returns ``inputs`` unchanged."""
         state, size = self.states[layer], self.states[layer].inputs.shape[-1]
         state.become(F.pad(inputs, (max(0, size - inputs.shape[-1]), 0))[..., -size:].clone(), state.matrix)
         return inputs
 
     def update_recurrent_state(self, matrix: Tensor, layer: int) -> None:
-        """Store the matrix (B, H, K, V) after the text."""
+        """Stores the matrix (B, H, K, V) after the text."""
         self.states[layer].matrix = matrix

@@ -1,5 +1,7 @@
-"""Checks untrusted model folders: the values of config.json (before a model is built), the kind of drafter, and weights.
-A failed check raises ``InputError`` with one sentence."""
+"""Checks untrusted model folders: the values in config.json (before a model is built), the kind of drafter, and the weights.
+
+A failed check raises ``InputError`` with one sentence.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,10 @@ UNSUPPORTED = {
 
 
 def check_config(config: Raw, supported: Sequence[str]) -> None:
-    """Check the raw config.json of a causal LM or drafter. ``supported``: allowed values of ``model_type``."""
+    """Checks the config.json of a causal LM or a drafter.
+
+    supported: allowed values of ``model_type``.
+    """
     kind = config.get("model_type")
     require(kind in supported, f"its model_type is {short(kind)}; it must be {' or '.join(supported)}")
     check_values(config)
@@ -87,7 +92,10 @@ def check_config(config: Raw, supported: Sequence[str]) -> None:
 
 
 def check_values(part: Raw, where: str = "") -> None:
-    """Check the values of an object's known keys. ``where``: the object's path in the config, followed by a full stop."""
+    """Checks those values of a JSON object whose keys have bounds.
+
+    where: path of the object in the config, followed by a full stop; "" for the config itself.
+    """
     for name, value in part.items():
         said = f"its {where}{name} is {short(value)}; it must be"
         if value is None and name not in (*NEEDED, "max_position_embeddings"):
@@ -117,7 +125,7 @@ def _check_heads(config: Raw) -> None:
 
 
 def check_token_ids(ids: Any, vocabulary: int, name: str) -> None:
-    """Check that token ids (one, several or None) are in a vocabulary of this size."""
+    """Checks that one or several token ids are in a vocabulary of this size. None passes the check."""
     for token in () if ids is None else ids if isinstance(ids, list | tuple | set | frozenset) else (ids,):
         inside = is_whole(token) and 0 <= token < vocabulary
         require(inside, f"its {name} {short(token)} is not in its vocabulary of {vocabulary} (0 to {vocabulary - 1})")
@@ -128,7 +136,9 @@ def is_whole(value: Any) -> bool:
 
 
 def object_at(config: Raw, path: str) -> Raw:
-    """Returns the JSON object with this name; the config itself for "", and an empty object if it is missing or null."""
+    """Returns the JSON object under the key ``path``, or the config itself if ``path`` is empty. Returns an empty object if the key
+    is missing or null.
+    """
     part = config.get(path) if path else config
     require(part is None or isinstance(part, Mapping), f"its {path} is not a JSON object")
     return part or {}
@@ -149,7 +159,7 @@ def short(value: Any) -> str:
 
 
 def refuse_others(raw: Raw) -> None:
-    """Raise ``InputError`` if a config.json belongs to an unsupported kind of drafter."""
+    """Raises ``InputError`` if a config.json belongs to an unsupported kind of drafter."""
     lines = [
         f"{key}={one}"
         for part in (raw, raw.get("dflash_config"), raw.get("transformer_layer_config"))
@@ -164,10 +174,10 @@ def refuse_others(raw: Raw) -> None:
 
 
 def refuse_options(*parts: Raw, neutral: Raw) -> None:
-    """Raise ``InputError`` if a drafter's config sets an unknown or unsupported option that may change the drafter's output.
+    """Raises ``InputError`` if a drafter's config sets an unknown or unsupported option that may change the drafter's output.
 
     parts: JSON objects of the config.
-    neutral: the supported value of options, besides null. Attention sinks are never supported.
+    neutral: the supported value of each option, besides null. Attention sinks are never supported.
     """
     for key, value in chain.from_iterable(part.items() for part in parts):
         if key in neutral or "attention_sink" in key:
@@ -181,7 +191,8 @@ def refuse_options(*parts: Raw, neutral: Raw) -> None:
 
 
 def check_shapes(held: Shapes, model: nn.Module) -> None:
-    """Check stored tensor shapes, by parameter name, against the shapes of a model without memory (torch's device meta).
+    """Compares stored tensor shapes, by parameter name, with the shapes of a model on torch's device "meta", which allocates no
+    memory.
 
     Without this check, a config with large sizes could request more memory than the machine has.
     """
@@ -196,7 +207,7 @@ def check_shapes(held: Shapes, model: nn.Module) -> None:
 
 
 def wrong_shapes(held: Shapes, wanted: Shapes) -> dict[str, str]:
-    """Returns, for each tensor whose stored shape is not the wanted one, a clause that says so."""
+    """Returns a clause for each tensor whose stored shape differs from the wanted one, by name."""
     names = [name for name in sorted(held.keys() & wanted.keys()) if held[name] != wanted[name]]
     return {
         name: f"its weights do not match its config ({name} has shape {list(held[name])}, and its config needs {list(wanted[name])})"
@@ -210,6 +221,6 @@ def check_finite(model: nn.Module) -> None:
 
 
 def is_finite(tensor: Tensor) -> bool:
-    """Returns whether all values are finite; True for tensors without memory, and for integers and 8-bit floats."""
+    """Returns whether all values are finite. It returns True for tensors on the device "meta", for integers and for 8-bit floats."""
     real = not tensor.is_meta and tensor.is_floating_point() and tensor.element_size() > 1
     return not real or bool(torch.isfinite(tensor).all())

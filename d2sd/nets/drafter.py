@@ -28,12 +28,15 @@ from d2sd.nets.types import TargetType, head_shape, target_type
 
 
 def rms_norm(config: Any, size: int | None = None) -> nn.RMSNorm:
-    """Returns a norm over the last dimension, by default of the hidden size."""
+    """Returns a norm over the last dimension, which has ``size`` entries; None: the hidden size."""
     return nn.RMSNorm(size or config.hidden_size, eps=config.rms_norm_eps)
 
 
 def apply_rope(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Applies RoPE to queries or keys (B, heads, R, D); cos, sin: (B or 1, R, D)."""
+    """Returns queries or keys ``x`` (B, heads, R, D) after RoPE.
+
+    cos, sin: cosines and sines of the rows' positions, (B or 1, R, D).
+    """
     a, b = x.chunk(2, -1)
     return x * cos[:, None] + torch.cat([-b, a], -1) * sin[:, None]
 
@@ -70,10 +73,10 @@ class DraftAttention(nn.Module):
 
 
 class GroupedConvolution(nn.Module):
-    """Mixes each row with earlier rows of its block, before and after a sublayer (DFlash 2).
+    """Mixes each row with earlier rows of its block (DFlash 2). One convolution runs before a sublayer and one after it.
 
-    y_t = Σ_k (base_k + dynamic_{t,k}) · x_{t−k}. The channels of a group share the dynamic part. Both convolutions' dynamic parts
-    are computed from the sublayer's input.
+    y_t = Σ_k (base_k + dynamic_{t,k}) · x_{t−k}. The kernel is the sum of a learned base and of dynamic weights, which are computed
+    from the sublayer's input. The channels of a group share the dynamic weights.
     """
 
     def __init__(self, hidden: int, form: Selector):
@@ -83,11 +86,17 @@ class GroupedConvolution(nn.Module):
         self.kernel_projection = nn.Linear(hidden, 2 * self.kernel * hidden // self.group, bias=False)
 
     def dynamic(self, x: Tensor) -> Tensor:
-        """Returns both convolutions' dynamic parts, (2, …, R, kernel, H / group), from the sublayer's normed input (…, R, H)."""
+        """Returns the dynamic weights of both convolutions, (2, …, R, kernel, H / group), given the normed input of the sublayer,
+        (…, R, H).
+        """
         return self.kernel_projection(x).unflatten(-1, (2, self.kernel, -1)).movedim(-3, 0)
 
     def forward(self, x: Tensor, dynamic: Tensor, side: int) -> Tensor:
-        """Returns mixed rows (…, R, H). ``side``: 0 before the sublayer, 1 after it."""
+        """Returns the rows ``x`` (…, R, H) mixed with earlier rows of their block.
+
+        dynamic: the result of the method ``dynamic``.
+        side: which convolution: 0 for the one before the sublayer, 1 for the one after it.
+        """
         out = torch.zeros_like(x)
         for k in range(min(self.kernel, x.shape[-2])):
             earlier = F.pad(x, (0, 0, k, 0))[..., : x.shape[-2], :]
@@ -126,8 +135,10 @@ def _between(convolution: GroupedConvolution | None, x: Tensor, sublayer: Callab
 
 
 class MarkovHead(nn.Module):
-    """Corrects a row's logits, given the previous token (DSpark, arXiv 2607.05147). ``vanilla`` uses only this token, ``gated``
-    also the row's hidden state, and ``rnn`` also the hidden state and all earlier tokens of the block.
+    """Corrects a row's logits, given the previous token (DSpark, arXiv 2607.05147).
+
+    The kind ``vanilla`` uses only this token, ``gated`` also the row's hidden state, and ``rnn`` also the hidden state and all
+    earlier tokens of the block.
     """
 
     def __init__(self, config: Any, form: DrafterForm):
@@ -141,11 +152,16 @@ class MarkovHead(nn.Module):
             self.joint_proj = nn.Linear(2 * self.rank + config.hidden_size, 3 * self.rank)
 
     def start(self, hidden: Tensor) -> Tensor:
-        """Returns the initial state, (…, r), for rows (…, hidden)."""
+        """Returns the initial state, (…, r), for rows with hidden states (…, hidden)."""
         return hidden.new_zeros(*hidden.shape[:-1], self.rank)
 
     def forward(self, before: Tensor, hidden: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns logit corrections (…, drafted) for rows (…, hidden) after the tokens ``before`` (…), and the next state."""
+        """Returns the corrections of the logits, (…, drafted), and the next state, (…, r).
+
+        before: the previous token of each row, (…).
+        hidden: hidden states of the rows, (…, hidden).
+        state: the state before these rows, (…, r).
+        """
         e = self.markov_w1(before)
         if self.kind == "gated":
             e = torch.sigmoid(self.gate_proj(torch.cat([hidden, e], -1))) * e
@@ -168,7 +184,11 @@ class ConfidenceHead(nn.Module):
         self.proj = nn.Linear(width, 1)
 
     def forward(self, hidden: Tensor, before: Tensor | None) -> Tensor:
-        """Returns the logit of this probability, (…) float32. ``before``: the Markov head's embedding, (…, r)."""
+        """Returns the logit of this probability, (…) float32.
+
+        hidden: hidden states of the rows, (…, hidden).
+        before: the Markov head's embeddings of the previous tokens, (…, r); None if they are no input.
+        """
         read = hidden if before is None else torch.cat([hidden, before], -1)
         return self.proj(read)[..., 0].float()
 
@@ -185,7 +205,7 @@ class CandidateSelector(nn.Module):
         self.hidden_projection = nn.Linear(config.hidden_size, form.selector_rank, bias=False)
 
     def candidates(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns scores and indices of the most likely tokens, best first, (…, C) each, from the LM head's logits (…, V)."""
+        """Returns scores and indices of the most likely tokens, best first, (…, C) each, given the LM head's logits (…, V)."""
         scores = logits.float() * self.form.output_multiplier
         if cap := self.form.final_logit_softcapping:
             scores = cap * torch.tanh(scores / cap)
@@ -193,9 +213,12 @@ class CandidateSelector(nn.Module):
         return best.values, best.indices
 
     def forward(self, scores: Tensor, tokens: Tensor, hidden: Tensor, before: Tensor) -> Tensor:
-        """Returns scores (…, P, C) of candidates ``tokens`` (…, C) after each of the tokens ``before`` (…, P).
+        """Returns the scores of C candidates after each of P possible previous tokens, (…, P, C).
 
-        scores: (…, C), the candidates' scores from ``candidates``.
+        scores: scores of the candidates, from ``candidates``, (…, C).
+        tokens: the candidates, (…, C).
+        hidden: hidden states of the rows, (…, hidden).
+        before: the possible previous tokens, (…, P).
         """
         read = self.predecessor_codebook[before] * self.hidden_projection(hidden)[..., None, :]
         return scores[..., None, :] + (read @ self.successor_codebook[tokens].transpose(-1, -2)).float()
@@ -205,11 +228,11 @@ class CandidateSelector(nn.Module):
 
 
 class DFlashDraftModel(PreTrainedModel):
-    """A block drafter. ``config`` is a Qwen3 config with ``block_size`` and ``dflash_config`` added.
+    """A block drafter.
 
-    ``dflash_config`` holds ``mask_token_id`` and ``target_layer_ids``, as in the published folders.
-
-    form: description of a drafter from another layout (``d2sd.nets.layouts``); None to read it from ``config``.
+    config: a Qwen3 config with ``block_size`` and ``dflash_config``. The latter holds ``mask_token_id`` and ``target_layer_ids``,
+        as in the published folders.
+    form: description of a drafter with another layout (``d2sd.nets.layouts``); None: it is read from ``config``.
     own: parts that the drafter has itself, out of ``embed_tokens`` and ``lm_head``; the other parts are the target's.
     """
 
@@ -244,12 +267,12 @@ class DFlashDraftModel(PreTrainedModel):
 
     @property
     def block_size(self) -> int:
-        """γ in training: number of tokens in a block, which has one anchor and γ − 1 drafted tokens."""
+        """γ in training: the number of tokens in a block, which are the anchor and γ − 1 drafted tokens."""
         return self.form.block_size
 
     @property
     def mask_token_id(self) -> int:
-        """Token id that is the input at every position to be drafted."""
+        """The token id that is the input at every position to be drafted."""
         return self.form.mask_token
 
     @property
@@ -257,7 +280,9 @@ class DFlashDraftModel(PreTrainedModel):
         return list(self.form.taps)
 
     def packed(self) -> PackedLayers | None:
-        """Returns packed copies of the layers, created at the first call with frozen weights; None if packing is not possible."""
+        """Returns packed copies of the layers; None if packing is not possible. They are created at the first call with frozen
+        weights.
+        """
         if self._packed is not None and not self._packed.frozen:
             self._packed = None  # weights that are not frozen may change
         elif self._packed is None and not self.form.masked and self.form.selector is None:
@@ -272,7 +297,8 @@ class DFlashDraftModel(PreTrainedModel):
         return merged_layers(self._merged, kernels, self, self.layers, contexts=True)
 
     def rows_of_head(self, weight: Tensor) -> Product:
-        """Returns an LM head for a drafter that has a draft vocabulary but no head: the rows of the target's head for these tokens.
+        """Returns the LM head of a drafter that has a draft vocabulary but no head: the rows of the target's head for the draft
+        vocabulary.
 
         weight: the target's LM head, (V, hidden). Its rows are copied at the first call.
         """
@@ -285,10 +311,10 @@ class DFlashDraftModel(PreTrainedModel):
         return self._rows[2]
 
     def project_context(self, features: Tensor, position_ids: Tensor) -> list[KeyValue]:
-        """Returns, for each layer, keys and values of context tokens, (B, KV heads, T, head_dim) each.
+        """Returns the keys and values of context tokens, for each layer, (B, KV heads, T, head_dim) each.
 
-        features: (B, T, taps·hidden) target features.
-        position_ids: (B, T) absolute positions.
+        features: the target's features, (B, T, taps·hidden).
+        position_ids: positions of the tokens in the text, (B, T).
         """
         context = self.hidden_norm(self.fc(features))
         cos, sin = self.rotary_emb(context, position_ids)
@@ -310,11 +336,11 @@ class DFlashDraftModel(PreTrainedModel):
 def attention_mask(
     form: DrafterForm, layer: int, start: Tensor | int, context: int, rows: int, device: torch.device
 ) -> Tensor:
-    """Returns a layer's mask, (R, C + R) bool: which context slots and which rows of its block each row sees.
+    """Returns the mask of a layer, (R, C + R) bool: which context slots and which rows of its block each row sees.
 
     start: position of the first row. For A blocks, ``start`` has shape (A, 1, 1) and the mask (A, R, C + R).
-    context: C, number of slots. Slot n has position n, and slots before ``start`` are filled.
-    rows: R, number of rows of the block.
+    context: C, the number of slots. Slot n has position n, and slots before ``start`` are filled.
+    rows: R, the number of rows of the block.
     """
     query = torch.arange(rows, device=device)[:, None] + start
     slots = torch.arange(context, device=device)[None]
@@ -338,7 +364,11 @@ def drafter_config(
     mask_token_id: int,
     target_layer_ids: list[int] | None = None,
 ) -> Qwen3Config:
-    """Returns a drafter's config for a target's text config, in the published form."""
+    """Returns the config of a new drafter, in the published format.
+
+    target: the target's text config.
+    layers: number of layers of the drafter.
+    """
     taps = target_layer_ids or default_target_layers(target.num_hidden_layers, layers)
     settings: dict[str, Any] = {"num_target_layers": target.num_hidden_layers, "block_size": block_size}
     settings["dflash_config"] = {"mask_token_id": mask_token_id, "target_layer_ids": taps}
@@ -346,8 +376,12 @@ def drafter_config(
 
 
 def layer_shape(target: Any) -> dict[str, Any]:
-    """Returns a drafter's layer settings for a target's text config. If the target has no ``intermediate_size`` (mixtures of
-    experts), the width of the drafter's MLP is 3 × the hidden size."""
+    """Returns the layer settings of a new drafter.
+
+    If the target has no ``intermediate_size`` (mixtures of experts), the width of the drafter's MLP is 3 × the hidden size.
+
+    target: the target's text config.
+    """
     heads, kv_heads, head_dim = head_shape(target)
     return {
         **{
@@ -364,7 +398,9 @@ def layer_shape(target: Any) -> dict[str, Any]:
 
 
 def plain_rope(target: Any) -> dict[str, Any]:
-    """Returns RoPE parameters for a drafter: the target's for full attention, without those for partial rotation and images."""
+    """Returns the RoPE parameters of a new drafter: the target's parameters for full attention, without those for partial rotation
+    and images.
+    """
     rope = dict(target.rope_parameters)
     rope = dict(rope.get("full_attention") or rope)
     if rope.get("rope_type") == "proportional":  # rotates only a part of each head
@@ -373,9 +409,11 @@ def plain_rope(target: Any) -> dict[str, Any]:
 
 
 def start_from_target(drafter: Any, target: Any) -> None:
-    """Copy the target's last attention layers (if shapes agree) and final norm; add the identity on the last tap to ``fc``.
+    """Initialises a drafter from the target, in place.
 
-    The drafter then learns clearly faster than from random weights (measured on ``tiny``: assets/models/tiny/PROVENANCE.md).
+    The target's last attention layers (if their shapes agree) and its final norm are copied. For the last tap, the identity is
+    added to ``fc``. The drafter then learns clearly faster than from random weights (measured on ``tiny``:
+    assets/models/tiny/PROVENANCE.md).
     """
     kind, count = target_type(target.config), len(drafter.layers)
     with torch.no_grad():
@@ -390,7 +428,9 @@ def start_from_target(drafter: Any, target: Any) -> None:
 
 
 def _plain_weights(layer: Any, kind: TargetType) -> dict[str, Tensor]:
-    """Returns a target layer's weights in Qwen3's form: queries without output gates, norm weights without an offset."""
+    """Returns the weights of a target's layer as Qwen3 stores them: queries without output gates, and norm weights without an
+    offset.
+    """
     weights: dict[str, Tensor] = layer.state_dict()
     if kind.gated:
         query = weights["self_attn.q_proj.weight"]

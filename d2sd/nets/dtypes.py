@@ -1,8 +1,8 @@
-"""Number formats that models run in, by name: float32, mixed, bfloat16 and float16.
+"""The number formats in which models run: float32, mixed, bfloat16 and float16.
 
-``mixed`` computes in float32 with weight matrices in float16. Passes over few rows are limited by reading the weights, so half
-the bytes take about half the time. Only the weights are rounded, and only once. As in float32, all methods therefore write
-the same text: the text that plain decoding with the rounded weights writes.
+``mixed`` computes in float32 with weight matrices in float16. Passes over few rows are limited by reading the weights, so half the
+bytes take about half the time. Only the weights are rounded, and only once. As in float32, every method therefore writes the text
+that plain decoding with the rounded weights writes.
 
 In float32 and mixed, passes over one row and over several rows may differ in the last bits (they do on processors with AVX2). This
 matters only if two tokens tie within float32's rounding. bfloat16 and float16 round every intermediate result, and the rounding
@@ -38,7 +38,7 @@ MIXED_FROM = 50_000_000  # parameters; the weights of smaller targets are quick 
 
 
 def taken_here() -> str:
-    """Returns a sentence that says which dtype this machine's CPU uses by default, and why."""
+    """Returns a sentence about which dtype this machine's CPU uses by default, and why."""
     if can_mix():
         return (
             "On this machine's CPU, models with 50 million parameters or more run in mixed precision: float32 with weights in "
@@ -64,8 +64,8 @@ def can_mix() -> bool:
 def quick_bfloat16() -> bool:
     """Returns whether this machine multiplies bfloat16 matrices about as fast as float32 ones.
 
-    True with a CUDA GPU. On a CPU, products of 512 × 512 matrices are timed (a fraction of a second, once per process). CPUs
-    without bfloat16 instructions take many times as long in bfloat16. In each format, the fastest of three products counts.
+    This is True with a CUDA GPU. On a CPU, products of 512 × 512 matrices are timed (a fraction of a second, once per process).
+    CPUs without bfloat16 instructions take many times as long in bfloat16. In each format, the fastest of three products counts.
     """
     if torch.cuda.is_available():
         return True
@@ -85,9 +85,10 @@ def quick_autocast(device: torch.device) -> torch.autocast:
 
 
 class _Packed(RecursiveScriptClass):
-    """A weight packed for FBGEMM, in a wrapper that torch's operators accept quickly.
+    """A weight packed for FBGEMM, in a wrapper that makes calls of torch's operators faster.
 
-    In every call, the operators look up an attribute that packed weights lack. Without the wrapper, the exception takes 10 µs.
+    In every call, the operators look up an attribute that packed weights lack. Without the wrapper, the resulting exception takes
+    10 µs.
     """
 
     def __init__(self, weight: Tensor):
@@ -114,19 +115,22 @@ class HalfLinear(nn.Module):
         self._run = half_product(weight.detach())
 
     def forward(self, x: Tensor) -> Tensor:
-        """(…, in) → (…, out), float32."""
+        """Returns x · weightᵀ, (…, out) float32, for x (…, in)."""
         return self._run(x)
 
 
 def mixes_by_default(model: nn.Module) -> bool:
-    """Returns whether ``mixed`` is this float32 model's default: at least ``MIXED_FROM`` parameters, on a CPU that supports it."""
+    """Returns whether a model runs in ``mixed`` by default.
+
+    It does if it is in float32, has at least ``MIXED_FROM`` parameters, and is on a CPU that supports ``mixed``.
+    """
     weight = next(model.parameters())
     cpu = weight.device.type == "cpu" and weight.dtype == torch.float32
     return cpu and can_mix() and sum(p.numel() for p in model.parameters()) >= MIXED_FROM
 
 
 def halve(layers: nn.Module) -> None:
-    """Replace the linear layers without bias in frozen float32 decoder layers by ``HalfLinear``, in place."""
+    """Replaces the linear layers without bias in frozen float32 decoder layers by ``HalfLinear``, in place."""
     for module in list(layers.modules()):
         for name, child in list(module.named_children()):
             if isinstance(child, nn.Linear) and child.bias is None:

@@ -1,8 +1,8 @@
 """The draft network of EAGLE-3 (arXiv 2503.01840, section 3): one decoder layer over target features and the next tokens.
 
-Row t belongs to position t of the text. Its input is the embedding of token t + 1 concatenated with the feature of position t.
-Its logits predict token t + 2. In committed text, the feature is computed from the target's hidden states. In a tree, the feature
-is the network's own hidden state of the parent row. ``fc_norm`` and ``norm_output`` are options in configs of later checkpoints.
+Row t belongs to position t of the text. Its input is the embedding of token t + 1, concatenated with the feature of position t. Its
+logits predict token t + 2. In committed text, the feature is computed from the target's hidden states. In a tree, the feature is
+the network's own hidden state of the parent row. ``fc_norm`` and ``norm_output`` are options in configs of later checkpoints.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ class Eagle3Layer(nn.Module):
 class Eagle3DraftModel(nn.Module):
     """An EAGLE-3 drafter.
 
+    form: sizes and options.
+    own: contains "embed_tokens" if the drafter has its own embedding. The LM head is always the drafter's own.
     token_ids: (D,), the target's ids of the draft vocabulary.
     embed_tokens: the drafter's own embedding table; None if it uses the target's.
-    own: as in ``DFlashDraftModel``, but the LM head is always the drafter's.
     """
 
     token_ids: Tensor
@@ -79,14 +80,14 @@ class Eagle3DraftModel(nn.Module):
         return list(self.form.taps)
 
     def project(self, features: Tensor) -> Tensor:
-        """Maps the target's concatenated hidden states, (B, T, taps·width), to features, (B, T, hidden)."""
+        """Returns features, (B, T, hidden), given the concatenated hidden states of the target's tapped layers, (B, T, taps·width)."""
         if self.form.fc_norm:
             parts = features.unflatten(-1, (len(self.fc_norm), -1)).unbind(-2)
             features = torch.cat([norm(part) for norm, part in zip(self.fc_norm, parts, strict=True)], -1)
         return self.fc(features)
 
     def keys_values(self, embedding: Tensor, feature: Tensor, positions: Tensor) -> KeyValue:
-        """Returns keys and values of rows, (B, KV heads, R, D) each. For committed rows, only these are needed."""
+        """Returns keys and values of rows, (B, KV heads, R, D) each. For committed rows, nothing else is computed."""
         cos, sin = self.rotary_emb(feature, positions)
         both = torch.cat([self.layers[0].input_layernorm(embedding), self.layers[0].hidden_norm(feature)], -1)
         return self.layers[0].self_attn.keys_values(both, cos, sin)
@@ -94,10 +95,10 @@ class Eagle3DraftModel(nn.Module):
     def forward(self, embedding: Tensor, feature: Tensor, positions: Tensor, attend: LayerAttention) -> Tensor:
         """Returns hidden states of rows, (B, R, hidden), before the final norm.
 
-        embedding: (B, R, hidden), embeddings of the tokens that follow the rows' positions.
-        feature: (B, R, hidden).
+        embedding: embeddings of the tokens after the rows' positions, (B, R, hidden).
+        feature: features of the rows' positions, (B, R, hidden).
         positions: (B or 1, R).
-        attend: computes the attention of the rows to earlier rows and to themselves.
+        attend: function that computes the attention of the rows to earlier rows and to themselves.
         """
         cos, sin = self.rotary_emb(feature, positions)
         return self.layers[0](embedding, feature, cos, sin, attend)
@@ -107,7 +108,7 @@ class Eagle3DraftModel(nn.Module):
         return self.norm(hidden) if self.form.norm_output else hidden
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Returns logits over the draft vocabulary, (…, D) float32, of the token two positions after the row."""
+        """Returns logits over the draft vocabulary for the token two positions after each row, (…, D) float32."""
         out: Tensor = self.lm_head(self.norm(hidden)).float()
         return out
 
@@ -115,11 +116,11 @@ class Eagle3DraftModel(nn.Module):
 def new_eagle3(target: Any, token_ids: Sequence[int], layers: Sequence[int]) -> Eagle3DraftModel:
     """Returns an untrained drafter for a target (a transformers model), initialised from the target's weights.
 
-    These weights are copied: the LM head's rows, the final norm, the norm before the last layer's MLP and, if the target is
-    dense, this MLP. For the last tap, the identity is added to ``fc``.
+    These weights are copied: the LM head's rows, the final norm, the norm before the last layer's MLP and, if the target is dense,
+    this MLP. For the last tap, the identity is added to ``fc``.
 
     token_ids: the target's ids of the draft vocabulary, ascending.
-    layers: the tapped layers.
+    layers: the target's layers that the drafter reads.
     """
     c, count = target.config, len(token_ids)
     shape = {**layer_shape(c), "num_hidden_layers": 1, "attention_bias": False, "mlp_bias": False, "hidden_act": "silu"}
@@ -142,7 +143,7 @@ def new_eagle3(target: Any, token_ids: Sequence[int], layers: Sequence[int]) -> 
 
 
 class Chains:
-    """Attention of chains that start at rows of a text; each call adds one step to every chain.
+    """Attention of chains of rows that start at some rows of a text. Each call adds one step to every chain.
 
     rows: (B, A), the rows at which chains start.
     text_rows: (S,), numbers of the text's rows.
@@ -157,7 +158,7 @@ class Chains:
         self._steps: list[KeyValue] = []
 
     def __call__(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """Adds a step to every chain, and returns its attention outputs (B, heads, A, D) over the text and the chain before it."""
+        """Adds a step to every chain. Returns its attention over the text and over the chain so far, (B, heads, A, D)."""
         self._steps.append((key, value))
         heads, kv_heads = query.shape[1], key.shape[1]
         scale = query.shape[-1] ** -0.5

@@ -37,7 +37,7 @@ FIRST_USE = (
 
 
 def obstacle(device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:
-    """Returns None if flashinfer can be used, else a reason that completes a sentence beginning with "flashinfer"."""
+    """Returns why flashinfer cannot be used, as the end of a sentence that begins with "flashinfer"; None if it can be used."""
     if device.type != "cuda":
         return f"needs a CUDA GPU, and these models are on the {device.type}"
     if find_spec("flashinfer") is None:
@@ -64,7 +64,7 @@ def compiler() -> str | None:
 
 
 def compiled_before() -> bool:
-    """Returns whether kernels were compiled on this machine: flashinfer caches them under ~/.cache/flashinfer."""
+    """Returns whether kernels were compiled on this machine before. flashinfer caches them under ~/.cache/flashinfer."""
     base = Path(os.environ.get("FLASHINFER_WORKSPACE_BASE", Path.home())) / ".cache" / "flashinfer"
     return any(base.glob("**/*.so"))
 
@@ -93,7 +93,7 @@ def pack_mask(mask: Tensor, batch: int = 1) -> Tensor:
 
 
 class FlashInferKernels(Kernels):
-    """flashinfer's kernels, which treat the rows of all branches as one list, (B·R, …)."""
+    """flashinfer's kernels. They treat the rows of all branches as one list, (B·R, …)."""
 
     in_place = True
 
@@ -135,7 +135,10 @@ class FlashInferKernels(Kernels):
         return query, key, value
 
     def writer(self, slots: Tensor, capacity: int) -> Write:
-        """A layer's buffers are one page of ``capacity`` slots. Indices are int32; other types would be converted in every layer."""
+        """Returns a function as ``Kernels.writer`` does.
+
+        A layer's buffers are one page of ``capacity`` slots. Indices are int32; other types would be converted in every layer.
+        """
         places, ends = slots.int(), torch.arange(2, dtype=torch.int32, device=slots.device)
         zeros = torch.zeros_like(places)
         filled = torch.full((1,), capacity, dtype=torch.int32, device=slots.device)
@@ -216,7 +219,7 @@ class FlashInfer:
     def plan(
         self, query: Tensor, kv_heads: int, context: int, masked: bool | None, scale: float, mask: Tensor | None = None
     ) -> None:
-        """Plan the levels for queries of this shape, type and device, if the current plan differs.
+        """Plans both levels of attention for queries of this shape, type and device, unless the current plan fits.
 
         query: (B, H, R, D); its values are not read.
         context: number of prefix slots.
@@ -239,7 +242,7 @@ class FlashInfer:
             stage.prefix_planned = (batch, rows, context, scale)
 
     def show(self, mask: Tensor) -> None:
-        """Set the (R, R) bool mask of fixed-shape passes planned for R rows."""
+        """Sets the (R, R) bool mask of fixed-shape passes that were planned for R rows."""
         packed = pack_mask(mask)
         for stage in self._stages.values():
             if stage.bits is not None and stage.block_planned and stage.block_planned[:2] == (1, len(mask)):
@@ -278,5 +281,5 @@ class FlashInfer:
 
 
 def _plan(wrapper: Any, rows: list[int], keys: list[int], shape: tuple[int, int, int], **options: Any) -> None:
-    """Plan requests. Request i has the query rows rows[i] … rows[i+1] − 1 and the keys keys[i] … keys[i+1] − 1."""
+    """Plans requests. Request i has the query rows rows[i] … rows[i+1] − 1 and the keys keys[i] … keys[i+1] − 1."""
     wrapper.plan(*(torch.tensor(ranges, dtype=torch.int32) for ranges in (rows, keys)), *shape, **options)

@@ -1,7 +1,8 @@
 """Reads ``config.json`` of drafters: a ``DrafterForm`` for block drafters, an ``Eagle3Form`` for EAGLE-3.
 
-A block drafter's layout is recognised in this order: speculators (vLLM), keys under ``dflash_config`` (z-lab, SpecForge, JetSpec, this
-package), all keys at the top level (DeepSpec). docs/drafter-format.md lists the keys and their sources. Unsupported options are refused.
+The layout of a block drafter's config is recognised in this order: speculators (vLLM); keys under ``dflash_config`` (z-lab,
+SpecForge, JetSpec, this package); all keys at the top level (DeepSpec). docs/drafter-format.md lists the keys and their sources.
+Unsupported options are refused.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ MarkovKind = Literal["vanilla", "gated", "rnn"]
 
 
 class Layout(NamedTuple):
-    """Where a layout has its keys.
+    """The places of keys in configs of one layout.
 
-    layer: the JSON object with the shape of the layers; "" for the top level.
-    options: the JSON object with the keys that are not about the shape.
-    taps: the key of the taps.
-    kind: the key of the drafter's kind; "" without such a key.
+    layer: key of the JSON object with the shape of the layers; "" for the top level.
+    options: key of the JSON object with all other settings; "" for the top level.
+    taps: key of the taps.
+    kind: key of the drafter's kind; "" without such a key.
     types: supported values of ``model_type``. The first one is the default if ``layer`` is not "".
     defaults: values of missing keys.
     """
@@ -111,7 +112,7 @@ class Selector:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Description of a drafter, independent of its folder's layout.
+    """Description of a drafter, independent of the layout of its config.
 
     shape: keys of a Qwen3 or Llama config, including the rotary embedding as ``rope_parameters``.
     width: width of the target's features.
@@ -172,7 +173,7 @@ class DrafterForm(Form):
 
     @property
     def shift(self) -> int:
-        """Position of a predicted token minus the position of its row."""
+        """Position of the predicted token minus position of the row that predicts it."""
         return int(self.reads == "next")
 
     @property
@@ -186,7 +187,7 @@ class DrafterForm(Form):
 
     @property
     def walked(self) -> bool:
-        """Whether drafted tokens depend on earlier tokens of the block, or there is a confidence head."""
+        """Whether drafted tokens depend on earlier tokens of the block, or the drafter has a confidence head."""
         return bool(self.markov or self.confidence or self.selector)
 
 
@@ -210,7 +211,7 @@ class Eagle3Form(Form):
 
 
 def layout_of(raw: Raw) -> str:
-    """Returns the layout of a config; raises ``InputError`` if the config is not a block drafter's."""
+    """Returns the name of a config's layout. Raises ``InputError`` if the config is not a block drafter's."""
     for name, layout in LAYOUTS.items():
         if {layout.layer, layout.options, layout.taps} & raw.keys():
             return name
@@ -220,8 +221,9 @@ def layout_of(raw: Raw) -> str:
 
 
 def read_form(raw: Raw) -> DrafterForm:
-    """Returns the form that a block drafter's ``config.json`` describes; raises ``InputError`` if this file is wrong, incomplete
-    or unsupported."""
+    """Returns the description of a block drafter that its ``config.json`` gives. Raises ``InputError`` if this file is wrong,
+    incomplete or unsupported.
+    """
     refuse_others(raw)
     name = layout_of(raw)
     layout = LAYOUTS[name]
@@ -255,7 +257,10 @@ def read_form(raw: Raw) -> DrafterForm:
 
 
 def _kind(key: str, raw: Raw, options: Raw) -> Kind:
-    """Returns the kind. ``key``: the key that names it; "" in DeepSpec's layout, whose drafters may have DSpark's heads."""
+    """Returns the kind of a block drafter.
+
+    key: key that names the kind; "" in DeepSpec's layout, whose drafters may have DSpark's heads.
+    """
     kinds, named = get_args(Kind), options.get(key) if key else "dspark"
     require(named in (None, *kinds), f"its {key} {short(named)} is not supported; choose {', '.join(kinds)}")
     names = {"dflash2": "DFlash2DraftModel", "dspark": "DSparkDraftModel"}
@@ -263,18 +268,22 @@ def _kind(key: str, raw: Raw, options: Raw) -> Kind:
 
 
 def _merged(*parts: Raw) -> dict[str, Any]:
-    """Returns the values of all keys of these objects that are not null; those of later objects take precedence."""
+    """Returns all keys of the given objects whose value is not null. If a key occurs several times, the last object decides."""
     return {key: value for part in parts for key, value in part.items() if value is not None}
 
 
 def _value(raw: Raw, path: str) -> Any:
-    """Returns the value of a key; "a.b" is key b of the object a. None if there is no such key."""
+    """Returns the value of a key; None if there is no such key. The path "a.b" is the key b of the object a."""
     outer, _, key = path.rpartition(".")
     return object_at(raw, outer).get(key)
 
 
 def _agreed(values: Mapping[str, Any], verb: str = "is") -> Any:
-    """Returns the value that several keys have, by path; None if no key has one. Raises ``InputError`` if two values differ."""
+    """Returns the value that several keys have in common; None if no key has one. Raises ``InputError`` if two values differ.
+
+    values: values by path of the key.
+    verb: verb of the error message.
+    """
     held = [(path, value) for path, value in values.items() if value is not None]
     for path, value in held:
         one, first = held[0]
@@ -285,7 +294,7 @@ def _agreed(values: Mapping[str, Any], verb: str = "is") -> Any:
 
 
 def _taps(raw: Raw) -> tuple[int, ...]:
-    """Returns the tapped layers, by their outputs, from the keys that name them, which must agree; empty if there is none."""
+    """Returns the target layers that a drafter reads, counted from 0; empty if no key names them. Keys that name them must agree."""
     by_path: dict[str, tuple[int, ...]] = {}
     for path, first in TAPS.items():
         if (numbers := _value(raw, path)) in (None, []):
@@ -301,7 +310,10 @@ def _taps(raw: Raw) -> tuple[int, ...]:
 
 
 def _even_taps(key: str, options: Raw) -> tuple[int, ...]:
-    """Returns z-lab's default taps: evenly spaced from 1 to L − 3 for L target layers; L/2 if the drafter has one layer."""
+    """Returns z-lab's default taps: evenly spaced from layer 1 to L − 3 for L target layers, or L/2 if the drafter has one layer.
+
+    key: key of the taps, for error messages.
+    """
     layers, count = options.get("num_target_layers"), options["num_hidden_layers"]
     if layers is None or not key.startswith("dflash_config"):
         raise InputError(f"its config has no {key}; add the layer numbers that the drafter was trained with")
@@ -310,9 +322,9 @@ def _even_taps(key: str, options: Raw) -> tuple[int, ...]:
 
 
 def default_target_layers(target_layers: int, count: int) -> list[int]:
-    """Returns evenly spaced decoder layers to tap, from layer 1 to layer L-3 (L = ``target_layers``).
+    """Returns ``count`` evenly spaced target layers, from layer 1 to layer L − 3 of L = ``target_layers`` layers.
 
-    Index n means the output of decoder layer n. For 36 layers and 5 taps: 1, 9, 17, 25, 33.
+    Index n means the output of decoder layer n, counted from 0. For 36 layers and 5 taps: 1, 9, 17, 25, 33.
     """
     first = min(1, target_layers - 1)
     last = max(target_layers - 3, first)
@@ -322,7 +334,10 @@ def default_target_layers(target_layers: int, count: int) -> list[int]:
 
 
 def _reads(options: Raw, rows: int, kind: Kind) -> Reads:
-    """Returns which position a row predicts. Older DSpark folders of speculators state only the number of speculative tokens."""
+    """Returns which position a row predicts.
+
+    Older DSpark folders of speculators do not say this, but it follows from the number of speculative tokens.
+    """
     if "speculators_model_type" not in options:
         return "next" if kind == "dspark" else "fill"
     if kind != "dspark" or "sample_from_anchor" in options:
@@ -388,9 +403,9 @@ def is_eagle3(raw: Raw) -> bool:
 
 
 def read_eagle3(raw: Raw, target_layers: int) -> Eagle3Form:
-    """Returns the form of a drafter that ``is_eagle3`` recognises.
+    """Returns the description of an EAGLE-3 drafter that its ``config.json`` gives.
 
-    target_layers: the target's number of layers, from which default taps follow.
+    target_layers: number of layers of the target, which determines the default taps.
 
     Raises ``InputError`` if the config is wrong, incomplete or unsupported.
     """
@@ -410,9 +425,9 @@ def read_eagle3(raw: Raw, target_layers: int) -> Eagle3Form:
 
 
 def default_eagle3_layers(target_layers: int) -> tuple[int, ...]:
-    """Returns an early, a middle and a late decoder layer, which a drafter reads if its config names no layers.
+    """Returns the target layers that an EAGLE-3 drafter reads if its config names none: an early, a middle and a late one.
 
-    For 36 layers: 1, 17, 32. Raises ``InputError`` if the target has too few layers for this choice.
+    For 36 layers: 1, 17, 32. Raises ``InputError`` if the target has too few layers.
     """
     layers = (1, target_layers // 2 - 1, target_layers - 4)
     too_few = f"the target has only {target_layers} layers, too few for EAGLE-3's default layers; name the layers to read (in training: --target-layers)"
@@ -424,7 +439,10 @@ def default_eagle3_layers(target_layers: int) -> tuple[int, ...]:
 
 
 def _shape(layer: Raw, head_dim: int | None = None) -> dict[str, Any]:
-    """Returns the keys of a layer's shape, with defaults. ``head_dim``: default head size; None to derive it from the hidden size."""
+    """Returns the keys of a layer's shape, with defaults.
+
+    head_dim: default head size; None: hidden size ÷ number of heads.
+    """
     missing = [key for key in NEEDED if layer.get(key) is None]
     require(not missing, f"its config.json has no {' and no '.join(missing)}")
     heads = layer["num_attention_heads"]
@@ -441,7 +459,7 @@ def _draft_vocabulary(options: Raw, vocabulary: int) -> int | None:
 
 
 def _rope(layer: Raw) -> dict[str, Any]:
-    """Returns the drafter's own RoPE parameters, from ``rope_parameters`` or from ``rope_theta`` with ``rope_scaling``."""
+    """Returns the drafter's own RoPE parameters, from ``rope_parameters``, or from ``rope_theta`` with ``rope_scaling``."""
     part = next((part for part in ROPES if layer.get(part) is not None), ROPES[0])
     rope = dict(object_at(layer, part))
     nested = any(isinstance(value, Mapping) for value in rope.values())

@@ -46,8 +46,10 @@ _one_at_a_time = threading.Lock()  # several generations may start at the same t
 @torch.inference_mode(False)
 @torch.no_grad()
 def merge_linears(linears: Sequence[nn.Linear]) -> Tensor:
-    """Returns the concatenated weights of linear layers, (sum of outputs, inputs). The layers' weights become slices of
-    this tensor. If they are slices of one tensor already, nothing is copied.
+    """Returns the concatenated weights of linear layers, (sum of outputs, inputs). The layers' weights become slices of this
+    tensor.
+
+    If they are consecutive slices of one tensor already, nothing is copied.
     """
     with _one_at_a_time:
         return _merge(linears)
@@ -73,40 +75,52 @@ def _merge(linears: Sequence[nn.Linear]) -> Tensor:
 
 
 class Kernels:
-    """torch's own operations. They modify no inputs, except that ``writer`` fills the cache's buffers."""
+    """Operations of a layer other than matrix products, computed by torch. They modify no inputs, except that ``writer`` fills the
+    cache's buffers.
+    """
 
     in_place = False  # whether ``add_norm`` writes its results over its inputs
 
     def norm(self, x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
-        """RMSNorm over the last dimension; ``weight`` may be None."""
+        """Returns the RMSNorm of ``x`` over the last dimension.
+
+        weight: None: the result is not multiplied by a weight.
+        """
         return F.rms_norm(x, x.shape[-1:], weight, eps)
 
     def add_norm(self, x: Tensor, residual: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, Tensor]:
-        """Returns the sum residual + x and its norm, (B, R, hidden) each."""
+        """Returns the sum residual + x, and the norm of this sum, (B, R, hidden) each."""
         residual = residual + x
         return residual, self.norm(residual, weight, eps)
 
     def gated(self, gate_up: Tensor) -> Tensor:
-        """Returns SiLU(gate) · up. ``gate_up``: gate and up concatenated, (B, R, 2·intermediate)."""
+        """Returns SiLU(gate) · up, (B, R, intermediate).
+
+        gate_up: gate and up concatenated, (B, R, 2·intermediate).
+        """
         gate, up = gate_up.chunk(2, -1)
         return F.silu(gate).mul_(up)
 
     def table(self, cos: Tensor, sin: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
-        """Returns the table for ``rotation`` from cosines and sines by position, (N, head_dim) float32."""
+        """Returns the table that ``rotation`` reads, given cosines and sines by position, (N, head_dim) float32."""
         half = cos.shape[1] // 2
         signed = torch.cat([-sin[:, :half], sin[:, half:]], 1)
         return cos[:, None].to(dtype), signed[:, None].to(dtype)
 
     def rotation(self, table: tuple[Tensor, ...], positions: Tensor, branches: int) -> tuple[Tensor, ...]:
-        """Returns the ``rotation`` argument of ``heads`` for rows at ``positions`` (R,), which are the same in every branch."""
+        """Returns the argument ``rotation`` of ``heads`` for rows at ``positions`` (R,), which are the same in every branch."""
         return tuple(part.index_select(0, positions) for part in table)
 
     def heads(
         self, projected: Tensor, heads: int, kv_heads: int, norms: Tensor | None, rotation: tuple[Tensor, ...] | None,
         eps: float,
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-        """Returns query, key and value from ``projected`` (B, R, heads + 2·KV heads, head_dim). Queries and keys are normed by
-        ``norms`` (heads + KV heads, head_dim) and then rotated by ``rotation``; None skips the norm or the rotation."""
+        """Returns query, key and value.
+
+        projected: (B, R, heads + 2·KV heads, head_dim).
+        norms: weights with which queries and keys are normed, (heads + KV heads, head_dim); None: they are not normed.
+        rotation: RoPE of queries and keys, after the norm; None: they are not rotated.
+        """
         qk, value = projected.split([heads + kv_heads, kv_heads], 2)
         if norms is not None:
             qk = self.norm(qk, None, eps).mul_(norms)
@@ -173,7 +187,11 @@ class LeanLayers(ABC):
         self._tables: dict[tuple[Kernels, int], tuple[Tensor, ...]] = {}
 
     def _add(self, layer: Any, qkv: Tensor, gate_up: Tensor, make: Callable[[Tensor], Product], packed: bool) -> None:
-        """Add a layer. ``packed``: whether ``qkv`` and ``gate_up`` include the weights of the norm before them, times √hidden."""
+        """Adds a layer.
+
+        make: function that makes a product from a weight matrix.
+        packed: whether ``qkv`` and ``gate_up`` include the weights of the norms before them, times √hidden.
+        """
         attention, norms = layer.self_attn, None
         if hasattr(attention, "q_norm"):
             parts = (attention.q_norm, self.heads), (attention.k_norm, self.kv_heads)
@@ -202,7 +220,9 @@ class LeanLayers(ABC):
 
     @staticmethod
     def plain(model: nn.Module, config: Any) -> bool:
-        """Whether layers are frozen and supported: no biases, no hooks of accelerate, SiLU, and a RoPE of type ``FIXED_ROPE``."""
+        """Whether a model's layers are frozen and supported: no biases, no hooks of accelerate, SiLU, and a RoPE of type
+        ``FIXED_ROPE``.
+        """
         rope = dict(getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
         biased = any(name.endswith(".bias") for name, _ in model.named_parameters())
         hooked = any(hasattr(m, "_hf_hook") for m in model.modules())
@@ -211,7 +231,7 @@ class LeanLayers(ABC):
         return bool(plain and frozen and not biased and not hooked)
 
     def _table(self, kernels: Kernels, count: int) -> tuple[Tensor, ...]:
-        """Returns the rotary table of at least ``count`` positions. It is never freed, since captured passes read its memory."""
+        """Returns the rotary table for at least ``count`` positions. It is never freed, since captured passes read its memory."""
         key = kernels, 1 << (count - 1).bit_length()
         if key not in self._tables:
             reference = torch.empty(0, dtype=torch.float32, device=self._weights[0].device)
@@ -221,13 +241,15 @@ class LeanLayers(ABC):
 
     @abstractmethod
     def _context_product(self) -> Product:
-        """Returns a function for keys and values of all layers, (B, T, hidden) → (layers, B, T, 2·KV heads, head_dim)."""
+        """Returns a function that computes the keys and values of all layers, (layers, B, T, 2·KV heads, head_dim), from context
+        rows (B, T, hidden).
+        """
 
     @cached_property
     def _contexts(self) -> tuple[Product, Tensor | None]:
         """The result of ``_context_product``, and the weights of the keys' norms, (layers, 1, 1, 1, head_dim).
 
-        Created at first use, since only block drafters call ``contexts``.
+        They are created at first use, since only block drafters call ``contexts``.
         """
         norms = None
         if hasattr(self._modules[0].self_attn, "k_norm"):
@@ -250,7 +272,7 @@ class LeanLayers(ABC):
 
 
 class MergedLayers(LeanLayers):
-    """Layers that run with the modules' own weights, which become slices of merged tensors. ``possible`` must return True.
+    """Layers that run with the modules' own weights, which become slices of merged tensors. Requires that ``possible`` is True.
 
     contexts: whether the method ``contexts`` will be called, which needs all layers' query, key and value weights in one tensor.
     """
@@ -271,7 +293,7 @@ class MergedLayers(LeanLayers):
 
     @staticmethod
     def possible(model: nn.Module, config: Any) -> bool:
-        """Whether all weights have the same dtype and device and are not quantised, and the layers are ``plain``."""
+        """Whether a model's weights have one dtype and one device and are not quantised, and its layers are ``plain``."""
         kinds = {(p.device, p.dtype) for p in model.parameters()}
         linear = all(type(m) is nn.Linear for m in model.modules() if hasattr(m, "in_features"))
         one = len(kinds) == 1 and all(dtype.is_floating_point for _, dtype in kinds)
@@ -295,10 +317,12 @@ class MergedLayers(LeanLayers):
         return lambda x: torch.bmm(x.expand(count, -1, -1), weight).view(count, 1, -1, *shape)
 
     def run(self, x: Tensor, positions: Tensor, room: int, attend: Attend, keep: Keep | None = None) -> Tensor:
-        """Returns rows after all layers and the final norm, (B, R, hidden).
+        """Returns the rows after all layers and the final norm, (B, R, hidden).
 
         x: (B, R, hidden); may be overwritten.
         positions: (R,), less than ``room`` (size of the rotary table).
+        attend: function that computes a layer's attention.
+        keep: function that is called with the output of every layer; None: outputs are not kept.
         """
         kernels, eps, (batch, rows, _) = self.kernels, self.eps, x.shape
         rotation = kernels.rotation(self._table(kernels, room), positions, batch)
@@ -324,7 +348,12 @@ class MergedLayers(LeanLayers):
 def merged_layers(
     merged: dict[Kernels, MergedLayers], kernels: Kernels, net: Any, weights: nn.Module, contexts: bool = False
 ) -> MergedLayers | None:
-    """Returns ``merged[kernels]``, created anew if ``net`` no longer uses its weights; None if ``weights`` cannot be merged."""
+    """Returns the merged layers of a network for these kernels; None if its weights cannot be merged.
+
+    merged: merged layers by kernels, from earlier calls. They are created anew if the network no longer uses their weights.
+    weights: the part of the network whose weights are merged.
+    contexts: as for ``MergedLayers``.
+    """
     if kernels not in merged or not merged[kernels].current:
         merged.pop(kernels, None)
         if not MergedLayers.possible(weights, net.config):

@@ -56,7 +56,9 @@ def tree_delta(
 
 
 def follow_trees(net: nn.Module) -> None:
-    """Replace ``forward`` of a transformers layer so that it can process tree rows after a prefix. Other passes are unchanged."""
+    """Replaces ``forward`` of a transformers layer, so that it can process the rows of a tree after a prefix. Other passes are
+    unchanged.
+    """
     net.forward = partial(_forward, net, net.forward, cache_argument(type(net).forward))
 
 
@@ -70,7 +72,13 @@ def _forward(
     attend: PassAttention | None = None,
     **others: Any,
 ) -> Tensor:
-    """Returns the layer's output, (B, R, hidden). ``attend`` is only for attention layers."""
+    """Returns the layer's output, (B, R, hidden). Replaces ``forward`` of a layer.
+
+    net, stock: the layer and its original ``forward``.
+    cache_name: name of the cache argument.
+    rows: the rows of the pass; None: a chain.
+    attend: not used; only attention layers need it.
+    """
     held = others.pop(cache_name, None)
     refuse_unknown("linear layers", others)
     cache = held.cache if isinstance(held, Ring) else held

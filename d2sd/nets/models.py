@@ -19,11 +19,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Models:
-    """A target with drafters that fit it; methods whose drafter is missing cannot run.
+    """A target with drafters that fit it. Methods whose drafter is missing cannot run.
 
     name: name of the set.
     first: DFlash drafter.
-    second: second drafter, a VP-Drafter or the same drafter as ``first``.
+    second: second drafter: a VP-Drafter, or the same drafter as ``first``.
     draft_model: a small causal LM with the target's vocabulary.
     eagle3: EAGLE-3 drafter.
 
@@ -55,7 +55,7 @@ class Models:
             log.warning("%s", note)
 
     def notes(self) -> list[str]:
-        """Warnings about these drafters, one sentence each, without a full stop."""
+        """Returns warnings about the drafters, one sentence each, without a full stop."""
         notes = []
         for drafter in self.drafters.values():
             name = drafter.config.name_or_path
@@ -79,7 +79,10 @@ class Models:
 
 
 def misfit(form: Form, target: Any) -> str | None:
-    """Returns why a drafter does not fit a target's text config, as a clause; None if it fits."""
+    """Returns why a drafter does not fit a target, as a clause; None if it fits.
+
+    target: the target's text config.
+    """
     last, layers = max(form.taps), target.num_hidden_layers
     reasons = {
         f"it reads features of width {form.width}, but the target's hidden size is {target.hidden_size}": form.width != target.hidden_size,
@@ -91,7 +94,11 @@ def misfit(form: Form, target: Any) -> str | None:
 
 
 def late_taps(taps: Sequence[int], layers: int) -> str | None:
-    """Returns a warning if a drafter reads later target layers than published drafters do, else None."""
+    """Returns a warning if a drafter reads later target layers than published drafters do; None otherwise.
+
+    taps: the target layers that the drafter reads.
+    layers: number of layers of the target.
+    """
     last, latest = max(taps), max(layers - 3, 1)  # for very small targets, layer 1
     if last <= latest:
         return None
@@ -102,9 +109,11 @@ def late_taps(taps: Sequence[int], layers: int) -> str | None:
 
 
 def check_confidence(confidence: Iterable[float], drafter: str, target: Target) -> None:
-    """Raise ``InputError`` if a drafter's probabilities, already on the host, are NaN. The message names the model at fault.
+    """Raises ``InputError`` if a drafter's probabilities are NaN. The message names the model at fault.
 
-    The drafter reads the target's features. The target is at fault if these features or its weights are not finite.
+    The drafter reads the target's features. If these features or the target's weights are not finite, the target is at fault.
+
+    confidence: the probabilities, on the host.
     """
     if any(c != c for c in confidence):
         sound = all(map(is_finite, [*target.taps.outputs(), *target.model.parameters()]))

@@ -45,9 +45,9 @@ def product(weight: Tensor, half: bool = False) -> Product:
 
 
 def mask_after(length: int, seen: Tensor) -> Tensor:
-    """Returns an additive attention mask, (R, length + R) float32, of R rows that attend to all ``length`` committed slots.
+    """Returns an additive attention mask, (R, length + R) float32, for R rows that all attend to the ``length`` committed slots.
 
-    seen: (R, R) bool, [n, m] is True if row n attends to row m.
+    seen: (R, R) bool; seen[n, m] is True if row n attends to row m.
     """
     mask = torch.zeros(len(seen), length + len(seen), dtype=torch.float32)
     mask[:, length:].masked_fill_(~seen, float("-inf"))
@@ -57,7 +57,9 @@ def mask_after(length: int, seen: Tensor) -> Tensor:
 class PackedLayers(LeanLayers):
     """The layers of a small network on a CPU, with copies of their weights. Requires that ``possible`` is True.
 
-    half: whether the copies are in float16. They do not follow later changes of the network's weights.
+    The copies do not follow later changes of the network's weights.
+
+    half: whether the copies are in float16.
     """
 
     def __init__(self, net: Any, half: bool = False):
@@ -90,7 +92,7 @@ class PackedLayers(LeanLayers):
         return lambda x: run(x).view(*x.shape[:2], *shape).permute(2, 0, 1, 3, 4)
 
     def products(self, rows: int) -> Callable[[], None]:
-        """Returns a function that computes the products of all layers over ``rows`` rows, and nothing else."""
+        """Returns a function that computes the products of all layers over ``rows`` rows and nothing else, for timing."""
         x, attended, gated = (
             torch.zeros(rows, n, dtype=torch.float32)
             for n in (self.hidden + 1, self.heads * self.head_dim, self.intermediate)
@@ -107,14 +109,15 @@ class PackedLayers(LeanLayers):
         self, x: Tensor, positions: Tensor, room: int, views: Sequence[Sequence[Tensor]], mask: Tensor | None,
         tapped: Collection[int] = (),
     ) -> tuple[Tensor, list[Tensor]]:  # fmt: skip
-        """Run all layers and the final norm. Keys and values of the rows are written to a cache, after its committed slots.
+        """Runs all layers and the final norm. Keys and values of the rows are written to a cache, after its committed slots.
 
         x: (R, hidden).
         positions: (R,), less than ``room`` (size of the rotary table).
         views: the cache's views for R rows (``d2sd.nets.caches.KeyValueCache.views``).
         mask: additive attention mask, (R, C + R) with C committed slots; None if every row attends to all slots and rows.
+        tapped: numbers of the layers whose outputs are returned.
 
-        Returns the hidden states, (R, hidden), and the outputs of the ``tapped`` layers in ascending order, (1, R, hidden) each.
+        Returns the hidden states, (R, hidden), and the outputs of the tapped layers in ascending order, (1, R, hidden) each.
         """
         rows, heads, kv_heads, dim = len(x), self.heads, self.kv_heads, self.head_dim
         scale, alpha = self.scale, self.residual_scale

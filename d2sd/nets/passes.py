@@ -48,7 +48,7 @@ class CapturedPass:
     outputs: tuple[Tensor, ...]
 
     def replay(self, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Run with these inputs. The outputs overwrite the outputs of the last replay."""
+        """Runs the pass with these inputs. Its outputs overwrite the outputs of the last replay."""
         for buffer, given in zip(self.inputs, inputs, strict=True):
             buffer.copy_(given, non_blocking=True)
         self.graph.replay()
@@ -69,7 +69,7 @@ class PassRecorder:
         self._pool: Any = None
 
     def capture(self, function: PassFunction, inputs: tuple[Tensor, ...]) -> CapturedPass:
-        """Capture a pass. It runs three times, so it must be idempotent. Raises ``RuntimeError`` if the capture fails."""
+        """Captures a pass. It runs three times, so it must be idempotent. Raises ``RuntimeError`` if the capture fails."""
         with torch.cuda.device(self.device), _one_at_a_time:
             stream = _stream(self.device)
             self._pool = self._pool or torch.cuda.graph_pool_handle()
@@ -106,13 +106,16 @@ def row_shape(rows: int) -> int:
 
 
 def context_shape(slots: int) -> int:
-    """Returns the smallest fixed context that has at least ``slots`` slots; at most 255 slots or 25% more, whichever is greater."""
+    """Returns the smallest fixed number of context slots that is at least ``slots``.
+
+    It exceeds ``slots`` by at most 255, or by at most 25% if this is more.
+    """
     step = max(MIN_CONTEXT, 1 << max(0, (slots - 1).bit_length() - 3))
     return max(MIN_CONTEXT, -(-slots // step) * step)
 
 
 def padded_tree(tree: TokenTree, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns a tree's tokens (rows,), depths (rows,) and mask (rows, rows), with padding rows that see only themselves."""
+    """Returns a tree's tokens (rows,), depths (rows,) and mask (rows, rows), padded with rows that see only themselves."""
     count = len(tree)
     tokens, depths = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
     tokens[:count], depths[:count] = tree.tokens, tree.depths
@@ -131,9 +134,10 @@ log = logging.getLogger(__name__)
 
 
 def choose_mode(mode: str, device: torch.device, capturable: bool, fixable: bool = True) -> Mode:
-    """Returns the mode of passes. "auto" means captured for ``capturable`` models on a CUDA GPU (not ZeroGPU), otherwise eager.
+    """Returns the mode in which passes run.
 
-    capturable, fixable: see ``Target``.
+    mode: a mode, or "auto": captured if the models are ``capturable`` and on a CUDA GPU (not ZeroGPU), otherwise eager.
+    capturable, fixable: as in ``Target``.
 
     Raises ``InputError`` if the mode is unknown or not possible.
     """
@@ -154,7 +158,8 @@ def choose_mode(mode: str, device: torch.device, capturable: bool, fixable: bool
 
 
 class Passes:
-    """Caches, backend and captured graphs. The engine uses them for one generation at a time and keeps them for the next one.
+    """Caches, attention backend and captured graphs. The engine uses them for one generation at a time, and keeps them for the next
+    one.
 
     merged: whether fixed-shape passes run layers with merged weights if possible (``d2sd.nets.lean``), instead of the modules.
     """
@@ -175,7 +180,7 @@ class Passes:
         return self.mode != "eager"
 
     def cache(self, name: str, make: Callable[[int], KeyValueCache]) -> KeyValueCache:
-        """Returns the empty cache of this name, created for ``capacity`` slots on first use."""
+        """Returns the cache of this name, emptied. At its first use, ``make`` creates it, given the number of slots."""
         if name not in self._caches:
             self._caches[name] = make(self.capacity)
         self._caches[name].clear()
@@ -187,22 +192,25 @@ class Passes:
         return min(most, self.capacity) if self._flashinfer is None else self.capacity
 
     def window(self, cache: KeyValueCache, rows: int) -> tuple[int, Tensor]:
-        """Returns ``read``, and the slots that a fixed-shape pass over this many rows writes, (rows,)."""
+        """Returns the number of slots that a fixed-shape pass reads (``read``), and the slots that it writes, (rows,)."""
         return self.read(cache), torch.arange(cache.length, cache.length + rows, device=self.device)
 
     def plan(self, query: tuple[int, int, int, int], dtype: torch.dtype, kv_heads: int, context: int,
              masked: bool | None, scale: float) -> None:  # fmt: skip
-        """Plan the next pass if the backend plans on the host. ``query``: the queries' shape (B, H, R, D)."""
+        """Plans the next pass, if the backend plans on the host.
+
+        query: shape of the queries, (B, H, R, D).
+        """
         if self._flashinfer is not None:
             self._flashinfer.plan(torch.empty(query, dtype=dtype, device=self.device), kv_heads, context, masked, scale)
 
     def show(self, mask: Tensor) -> None:
-        """Give the (R, R) mask to the backend if it packs masks. Fixed-shape passes call this before their layers run."""
+        """Gives the (R, R) mask to the backend, if it packs masks. Fixed-shape passes call this before their layers run."""
         if self._flashinfer is not None:
             self._flashinfer.show(mask)
 
     def run(self, key: Hashable, function: PassFunction, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """Returns the outputs of a pass. A captured pass overwrites the outputs of its last replay.
+        """Runs a pass. Returns its outputs, which the next replay of the pass overwrites if it is captured.
 
         key: identifies the pass and everything that its kernels depend on, except for the inputs' values.
         """
@@ -229,7 +237,7 @@ class Passes:
 
 
 class StageClock:
-    """Times of consecutive stages, measured by CUDA events on a GPU and by the wall clock on a CPU."""
+    """Measures the times of consecutive stages, by CUDA events on a GPU and by the wall clock on a CPU."""
 
     def __init__(self, device: torch.device):
         self._device, self._cuda = device, device.type == "cuda"
@@ -243,7 +251,7 @@ class StageClock:
         self.mark("")
 
     def mark(self, name: str) -> None:
-        """End the stage of this name. With an empty name, the time since the last mark belongs to no stage."""
+        """Ends the stage of this name. If the name is empty, the time since the last mark belongs to no stage."""
         self._names.append(name)
         if not self._cuda:
             self._marks.append(time.perf_counter())

@@ -26,7 +26,7 @@ _agreed: set[tuple[str, str]] = set()  # types and number formats that passed th
 
 
 def check_passes(target: Target) -> None:
-    """Raise ``InputError`` if a target with linear layers, sliding windows or sinks does not compute what transformers computes.
+    """Raises ``InputError`` if a target with linear layers, sliding windows or sinks does not compute what transformers computes.
 
     Each target type is checked once per process and number format. Only the first layers run, enough for every kind of layer.
     """
@@ -54,7 +54,8 @@ def check_passes(target: Target) -> None:
 
 @torch.no_grad()
 def _difference(target: Target) -> float:
-    """Returns the largest of three relative differences from transformers' final hidden states: prompt, tree, and one more token.
+    """Compares final hidden states with those of transformers for a prompt, a tree after it, and one token after the tree. Returns
+    the largest of the three relative differences.
 
     Each difference is the median over rows, since rounding may select another expert in some rows.
     """
@@ -83,7 +84,7 @@ def _difference(target: Target) -> float:
 
 @contextmanager
 def _reduced(target: Target) -> Iterator[None]:
-    """Context in which a target has only its first layers, with short windows. On exit, the attention function is reset too."""
+    """Context in which a target has only its first layers, with short windows. On exit, its attention function is reset too."""
     layers = target.base.layers
     count = 1 + max(target.kinds.index(kind) for kind in set(target.kinds))
     windowed = [part for part in (target.config, *layers.modules()) if getattr(part, "sliding_window", None)]

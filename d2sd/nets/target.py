@@ -40,7 +40,7 @@ from d2sd.nets.types import (
 
 
 class LayerTaps:
-    """Stores the latest output of each tapped layer; index n means the output of decoder layer n."""
+    """Stores the latest output of each tapped layer. Index n means the output of decoder layer n, counted from 0."""
 
     def __init__(self, layers: nn.ModuleList):
         self._layers = layers
@@ -48,7 +48,7 @@ class LayerTaps:
         self._hooks: dict[int, RemovableHandle] = {}
 
     def add(self, indices: Iterable[int]) -> None:
-        """Store the outputs of these layers from now on."""
+        """Taps layers: from now on, their outputs are stored."""
         for index in set(indices) - self._hooks.keys():
 
             def keep(_: nn.Module, __: Any, output: Any, index: int = index) -> None:
@@ -57,7 +57,10 @@ class LayerTaps:
             self._hooks[index] = self._layers[index].register_forward_hook(keep)
 
     def keep(self, index: int, output: Tensor, copy: bool = False) -> None:
-        """Store the output of a layer that ran without its hooks, if it is tapped. ``copy``: whether to copy the output."""
+        """Stores the output of a layer that ran without its hooks, if the layer is tapped.
+
+        copy: whether to store a copy of the output.
+        """
         if index in self._hooks:
             self._outputs[index] = output.clone() if copy else output
 
@@ -67,7 +70,7 @@ class LayerTaps:
 
     @contextmanager
     def only(self, indices: Iterable[int]) -> Iterator[LayerTaps]:
-        """Context in which these layers' outputs are stored. On exit, no layer is tapped any more."""
+        """Context in which the outputs of these layers are stored. On exit, no layer is tapped any more."""
         self.add(indices)
         try:
             yield self
@@ -80,16 +83,19 @@ class LayerTaps:
         return tuple(self._outputs[i] for i in sorted(self._hooks))
 
     def restore(self, outputs: Iterable[Tensor]) -> None:
-        """Set the outputs of the last pass, in ascending order of layers. Needed if no hooks ran (replays, packed layers)."""
+        """Sets the outputs of the last pass, in ascending order of layers. Needed if no hooks ran (replays, packed layers)."""
         self._outputs = dict(zip(sorted(self._hooks), outputs, strict=True))
 
     def features(self, indices: Iterable[int], device: torch.device) -> Tensor:
-        """Returns the tapped outputs of the last pass, concatenated, (B, rows, taps·hidden)."""
+        """Returns the outputs of tapped layers in the last pass, concatenated, (B, rows, taps·hidden).
+
+        indices: the layers, in the order of concatenation.
+        """
         return torch.cat([self._outputs[i].to(device) for i in indices], dim=-1)
 
 
 def _fuse_norms(model: nn.Module, name: str | None) -> None:
-    """Replace RMSNorm modules whose class has this name by torch's RMSNorm: one kernel instead of seven operations.
+    """Replaces RMSNorm modules whose class has this name by torch's RMSNorm: one kernel instead of seven operations.
 
     Norms with hooks of accelerate are kept, since the hooks move inputs between GPUs.
     """
@@ -103,7 +109,7 @@ def _fuse_norms(model: nn.Module, name: str | None) -> None:
 
 
 class Target:
-    """A frozen causal LM with its tokenizer; ``taps`` stores outputs of decoder layers."""
+    """A frozen causal LM with its tokenizer. Its attribute ``taps`` stores outputs of decoder layers."""
 
     def __init__(self, model: PreTrainedModel, tokenizer: Any, name: str):
         check_supported(model.config, name)
@@ -145,16 +151,22 @@ class Target:
 
     @property
     def capturable(self) -> bool:
-        """Whether passes can be captured as CUDA graphs: ``d2sd.nets.types.eager_reason`` is None, and all layers are on one device
-        and not quantised (quantised layers read values on the host)."""
+        """Whether passes can be captured as CUDA graphs.
+
+        This requires that ``d2sd.nets.types.eager_reason`` is None, and that all layers are on one device and not quantised
+        (quantised layers read values on the host).
+        """
         whole = len({p.device for p in self.model.parameters()}) == 1
         plain = eager_reason(self.config) is None
         return whole and plain and getattr(self.model, "hf_quantizer", None) is None
 
     @property
     def fixable(self) -> bool:
-        """Whether passes can have fixed shapes. False with linear layers (padding rows would change their states) and with layers
-        that use another layer's keys and values (these would lack the new rows)."""
+        """Whether passes can have fixed shapes.
+
+        This is False with linear layers (padding rows would change their states) and with layers that use another layer's keys and
+        values (these would lack the new rows).
+        """
         return "linear" not in self.kinds and len(self._kept) == len(self._attentions)
 
     @property
@@ -224,7 +236,7 @@ class Target:
         return self.scores(hidden).float()
 
     def scores(self, hidden: Tensor) -> Tensor:
-        """Like ``logits``, but in the target's dtype unless a scale or cap needs float32."""
+        """Returns the same logits as ``logits``, but in the target's dtype unless a scale or cap needs float32."""
         return final_logits(self._text, self._head(hidden))
 
     def borrowed_scores(self, hidden: Tensor) -> Tensor:
@@ -242,9 +254,9 @@ class Target:
     ) -> Tensor:
         """Returns the hidden states of the rows after the final norm, (R, hidden). Writes the rows' keys and values to the cache.
 
-        ids, positions: (R,) int64.
+        ids, positions: token ids and positions of the rows, (R,) int64.
         tree_mask: (R, R) bool; None for a prompt on an empty cache, or for one row. A ``CacheWindow`` needs a mask and a backend.
-        merged: the layers that the method ``merged`` returned; only with a ``CacheWindow``.
+        merged: the result of the method ``merged``; only with a ``CacheWindow``.
         """
         window = cache if isinstance(cache, CacheWindow) else None
         small = len(ids) == 1 or (backend is attend_dense and tree_mask is not None)
@@ -290,7 +302,7 @@ class Target:
         return merged.run(self._embed(ids)[None], positions, cache.capacity, attend_in_layer, keep)[0]
 
     def features(self, layers: list[int], rows: Tensor | slice) -> Tensor:
-        """Returns target features of rows of the last pass: tapped outputs, concatenated, (1, rows, taps·hidden)."""
+        """Returns the target's features for rows of the last pass: outputs of ``layers``, concatenated, (1, rows, taps·hidden)."""
         return self.taps.features(layers, self.device)[:, rows]
 
 
@@ -299,8 +311,8 @@ def chat_ids(tokenizer: Any, name: str, messages: Sequence[Mapping[str, str]], t
 
     name: the model's name, for error messages.
     messages: each with ``role`` and ``content``.
-    thinking: passed to templates that support it, as enable_thinking (Qwen3) or as a high or low reasoning_effort (gpt-oss);
-        other templates ignore it.
+    thinking: passed to templates that support it, as enable_thinking (Qwen3) or as a high or low reasoning_effort (gpt-oss); other
+        templates ignore it.
 
     Raises ``InputError`` if the tokenizer has no template, its template refuses the messages, or the last message begins with a
     special token, so that the template seems to be applied already.

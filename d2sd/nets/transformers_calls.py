@@ -15,7 +15,7 @@ NEUTRAL = frozenset({"dropout", "position_ids", "use_cache", "output_hidden_stat
 
 
 def cache_argument(forward: Callable[..., Any]) -> str:
-    """Returns the name of the cache argument of a transformers ``forward``; raises ``InputError`` if no name is known."""
+    """Returns the name of the cache argument of a transformers ``forward``. Raises ``InputError`` if it has none with a known name."""
     names = inspect.signature(forward).parameters
     if name := next((name for name in CACHE_NAMES if name in names), None):
         return name
@@ -25,7 +25,7 @@ def cache_argument(forward: Callable[..., Any]) -> str:
 
 
 def refuse_unknown(function: str, arguments: Mapping[str, Any]) -> None:
-    """Raise ``InputError`` if transformers passes unknown arguments to one of our functions, except those in ``NEUTRAL``.
+    """Raises ``InputError`` if transformers passes unknown arguments to one of our functions, except those in ``NEUTRAL``.
 
     function: description of our function, for the message.
     arguments: the keyword arguments that our function does not use.

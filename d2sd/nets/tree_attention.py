@@ -25,10 +25,10 @@ from d2sd.nets.transformers_calls import refuse_unknown
 
 @dataclass(slots=True)
 class PassRows:
-    """Rows of a pass over a token tree.
+    """The rows of a pass over a token tree.
 
     positions: (R,), the rows' positions in the text; rows at the same depth of a tree have the same position.
-    mask: (R, R) bool, entry [n, m] is True if m is n or an ancestor of n. Ancestors have lower row numbers.
+    mask: (R, R) bool; mask[n, m] is True if m is n or an ancestor of n. Ancestors have lower row numbers.
     """
 
     positions: Tensor
@@ -81,7 +81,7 @@ class PassRows:
 
 
 class LayerOptions(NamedTuple):
-    """What distinguishes the attention of layers.
+    """Options of attention that differ between layers.
 
     scale: factor of the scores.
     window: number of tokens that a row sees, including itself; None without a sliding window.
@@ -99,7 +99,7 @@ CHUNK = 512  # rows per part of a prompt; limits the size of masks and scores
 
 
 def attend_chain(query: Tensor, key: Tensor, value: Tensor, layer: LayerOptions) -> Tensor:
-    """Returns causal attention of a prompt's rows, or of one row after a text. The last R keys belong to the rows.
+    """Returns causal attention of a prompt's rows, or of one row after a text. The last R keys are those of the R rows.
 
     With a window or sinks, no mask over the whole prompt is created.
     """
@@ -122,7 +122,7 @@ def attend_chain(query: Tensor, key: Tensor, value: Tensor, layer: LayerOptions)
 
 
 def attend_ring(ring: Ring, query: Tensor, key: Tensor, value: Tensor, layer: LayerOptions) -> Tensor:
-    """Returns attention of one token of each text of a batch to its text."""
+    """Returns the attention of one row per text to the row's own text, for the texts in a ``Ring``."""
     seen = ring.seen(layer.window)
     if layer.sinks is not None:
         return attend_masked(query, key, value, seen, layer.scale, layer.sinks)
@@ -130,7 +130,10 @@ def attend_ring(ring: Ring, query: Tensor, key: Tensor, value: Tensor, layer: La
 
 
 def attend_row(query: Tensor, key: Tensor, value: Tensor, scale: float, seen: Tensor | None) -> Tensor:
-    """Returns attention of one row per text, (B, H, 1, D). ``seen``: (B, 1, 1, S) or (1, S) bool; None if all slots are visible."""
+    """Returns the attention of one row per text, (B, H, 1, D).
+
+    seen: the visible slots, (B, 1, 1, S) or (1, S) bool; None if all are visible.
+    """
     # heads with the same keys become rows of one product, so keys and values are not repeated
     grouped = query.reshape(query.shape[0], key.shape[1], -1, query.shape[3])
     return F.scaled_dot_product_attention(grouped, key, value, seen, scale=scale).reshape(query.shape)
@@ -140,7 +143,7 @@ def attend_row(query: Tensor, key: Tensor, value: Tensor, scale: float, seen: Te
 class TreeAttention:
     """The attention function of a pass over a token tree: rows see the cached text and their ancestors.
 
-    window: the cache of a fixed-shape pass; None if the cache's views end with the pass's rows.
+    window: the cache of a fixed-shape pass; None if the keys and values that the cache returns end with the pass's own rows.
     """
 
     backend: Backend
@@ -193,7 +196,7 @@ def attention(
     rows: PassRows | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """Calls ``attend``, the attention function of the pass.
+    """Calls ``attend``, the attention function of the pass. Returns its output, (B, R, H, D), and None in place of weights.
 
     sliding_window, s_aux: window and sinks of ``LayerOptions``; passed only by layers that have them.
     rows: not used; layers with states read it (``d2sd.nets.linear_attention``).

@@ -22,7 +22,7 @@ KINDS: dict[str, LayerKind] = {
 
 @dataclass(frozen=True, slots=True)
 class TargetType:
-    """Properties of a type that its config does not state.
+    """Properties of a target type that its config does not state.
 
     norm: class name of the type's RMSNorm, which is replaced by torch's equivalent; None if torch's RMSNorm is not equivalent.
     lean: whether layers can be run by ``d2sd.nets.lean``.
@@ -70,10 +70,12 @@ PARTS = {
 
 
 def final_logits(config: Any, logits: Tensor) -> Tensor:
-    """Returns logits (…, V) from the LM head's output. Granite divides it and Gemma caps it softly, both in float32; other types do
-    not change it.
+    """Returns logits (…, V) from the LM head's output.
 
-    config: text config. Drafters that use the target's head are trained without this scale and cap.
+    Granite divides the output, and Gemma caps it softly, both in float32. Other types do not change it. Drafters that use the
+    target's head are trained without this scale and cap.
+
+    config: the target's text config.
     """
     divisor, cap = getattr(config, "logits_scaling", 1.0), getattr(config, "final_logit_softcapping", None)
     logits = logits if divisor == 1 else logits.float() / divisor
@@ -81,7 +83,7 @@ def final_logits(config: Any, logits: Tensor) -> Tensor:
 
 
 def text_config(config: Any) -> Any:
-    """Returns the text part of a transformers config; other objects with a config's attributes are returned unchanged."""
+    """Returns the text part of a transformers config. Other objects with a config's attributes are returned unchanged."""
     return config.get_text_config(decoder=True) if hasattr(config, "get_text_config") else config
 
 
@@ -95,7 +97,7 @@ def target_type(config: Any) -> TargetType:
 
 
 def layer_kinds(config: Any) -> list[str]:
-    """Returns each layer's kind: full, sliding, linear, or the config's name of another kind."""
+    """Returns the kind of each layer: full, sliding, linear, or the config's name of another kind."""
     config = text_config(config)
     kinds = getattr(config, "layer_types", None)
     if kinds is None:
@@ -111,7 +113,9 @@ def window(config: Any) -> int | None:
 
 
 def head_shape(config: Any) -> tuple[int, int, int]:
-    """Returns the numbers of attention heads and key-value heads, and the head size, of the first layer if layers differ."""
+    """Returns the number of attention heads, the number of key-value heads and the head size. If layers differ, the first layer's
+    are returned.
+    """
     config = text_config(config)
     layers = getattr(config, "per_layer_config", None)
     shape = config if layers is None else layers[0]
@@ -126,7 +130,7 @@ def experts(config: Any) -> int:
 
 
 def eager_reason(config: Any) -> str | None:
-    """Returns why passes of this target cannot be captured as CUDA graphs, as the end of a sentence; None if they can."""
+    """Returns why a target's passes cannot be captured as CUDA graphs, as the end of a sentence; None if they can."""
     config = text_config(config)
     if "linear" in layer_kinds(config):
         return "its linear layers' states depend on the tree's shape"
@@ -149,7 +153,7 @@ OTHER_PARTS = re.compile(
 
 
 def text_key(name: str) -> str:
-    """Returns a tensor's name in a text-only checkpoint."""
+    """Returns the name that a tensor of a multimodal checkpoint has in a text-only checkpoint."""
     for pattern, plain in TEXT_KEYS.items():
         name = re.sub(pattern, plain, name)
     return name
@@ -164,7 +168,7 @@ def text_options(config: Any) -> dict[str, Any]:
 
 
 def check_supported(config: Any, name: str) -> None:
-    """Raise ``InputError`` if a target with this transformers config cannot verify token trees exactly."""
+    """Raises ``InputError`` if a target with this transformers config cannot verify token trees exactly."""
     text = text_config(config)
     if text.model_type not in TYPES:
         missing = missing_part(text)
@@ -181,7 +185,7 @@ def check_supported(config: Any, name: str) -> None:
 
 
 def missing_part(config: Any) -> str | None:
-    """Returns an unsupported part of this target's network, as a noun; None if no such part is found."""
+    """Returns an unsupported part of a target's network, as a noun; None if no such part is found."""
     text = text_config(config)
     part = next((part for key, part in PARTS.items() if getattr(text, key, None)), None)
     if part is None and (unknown := _unknown_kinds(text)):

@@ -136,7 +136,7 @@ class BlockRedrafter(Redrafter):
         left = torch.arange(len(anchors), device=hidden.device)
         for index in range(goal.shape[1]):  # computing logits takes longest, so rows after a rejected token are skipped
             scores = self.drafter.logits(rows[left, self.visible + index])
-            best = self.drafter.own_ids(scores.argmax(-1))
+            best = self.drafter.target_ids(scores.argmax(-1))
             beliefs[left, index, 0] = scores.softmax(-1, dtype=torch.float32).amax(-1)
             left = left[best == goal[left, index]]
             count[left] += 1

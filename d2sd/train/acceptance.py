@@ -1,4 +1,4 @@
-"""Measures α of drafters during training, by replaying them over the target's answers to held-out prompts."""
+"""Measures α of drafters during training, by letting them draft again over the target's answers to held-out prompts."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ HELD_OUT_TOKENS = 128  # maximum tokens of an answer
 
 
 class HeldOut:
-    """The target's greedy answers to held-out prompts. During training, drafters are replayed over these answers.
+    """The target's greedy answers to held-out prompts. During training, drafters are measured by replaying them over these answers.
 
     lengths: number of tokens of each answer.
     """
 
     def __init__(self, target: Target, texts: Iterable[tuple[Sequence[int], Sequence[int]]]):
-        """texts: token ids of each prompt and of the target's answer. Leaves out answers without a token to draft. Also leaves out
-        answers that the target would not write without batching, since batched passes round differently."""
+        """texts: token ids of each prompt and of the target's answer.
+
+        An answer is left out if it has no token to draft. It is also left out if the target would write another one without
+        batching, since batched passes round differently.
+        """
         self._target = target
         # not flashinfer: compiling its kernels takes a minute of the training time
         self._backend = "cascade" if target.device.type == "cuda" else "auto"
@@ -49,9 +52,10 @@ class HeldOut:
 
     @classmethod
     def read(cls, model: Any, tokenizer: Any, path: Path, chat: bool) -> HeldOut:
-        """Lets the target answer the prompts of ``path``, a file of JSON lines with ``prompt``.
+        """Lets the target answer held-out prompts. Returns the answers.
 
         model: the frozen target. A copy with the same weight tensors is measured, so that training is not affected.
+        path: file of prompts, JSON lines with ``prompt``.
         chat: whether to put prompts into the chat template.
 
         Raises ``InputError`` if the file cannot be read, or if no answer can be used.
@@ -77,12 +81,13 @@ class HeldOut:
         """Measures drafters during training, with their weights rounded to bfloat16 as in saved drafters. Returns these figures:
 
         held_out_acceptance_length: α, the number of committed tokens per step.
-        held_out_draft_length: mean number of accepted drafted tokens per step, leaving out the last step of each text.
-        held_out_first_right: share of steps with an accepted drafted token, leaving out the last step of each text.
+        held_out_draft_length: mean number of accepted drafted tokens per step, without the last step of each text.
+        held_out_first_right: share of steps with an accepted drafted token, without the last step of each text.
 
         method: ``eagle3``, ``dflash`` (also for a VP-Drafter that drafts alone), or a method with two drafters.
-        most: number of texts to measure on, the first ones; None for all texts.
-        tokens: maximum tokens of each text; None for whole texts.
+        first, second: the drafters; only ``first`` if the method has one drafter.
+        most: measure only the first ``most`` texts; None: all texts.
+        tokens: maximum tokens of each text; None: whole texts.
         """
         saved = [
             copy.deepcopy(d).bfloat16().to(self._target.dtype).eval().requires_grad_(False)

@@ -1,8 +1,9 @@
 """Trains the block drafters: DFlash and the variable-prefix drafter (VP-Drafter).
 
 In every sequence, blocks start at many random anchors. One forward pass of the drafter runs all blocks. A block sees the context
-before its anchor and its own tokens, but no other block. One pass of the frozen target gives the features of the context. The drafter
-uses the target's embedding and LM head. Recipes: DFlash (arXiv 2602.06036, section 4), D²SD (arXiv 2606.04446, section 3.2).
+before its anchor and its own tokens, but no other block. One pass of the frozen target gives the features of the context. The
+drafter uses the target's embedding and LM head. Recipes: DFlash (arXiv 2602.06036, section 4), D²SD (arXiv 2606.04446, section
+3.2).
 """
 
 from __future__ import annotations
@@ -76,7 +77,8 @@ def _initial(settings: BlockTraining, material: Material) -> DFlashDraftModel:
 def new_drafter(target: Any, layers: int, block_size: int, mask: int, taps: list[int] | None) -> DFlashDraftModel:
     """Returns a float32 drafter whose layers are copies of the target's last layers.
 
-    taps: target layers that the drafter reads; None for the defaults. Raises ``InputError`` if the target lacks one of them.
+    mask: id of the mask token.
+    taps: target layers that the drafter reads; None: the default layers. Raises ``InputError`` if the target lacks one of them.
     """
     depth = text_config(target.config).num_hidden_layers
     if taps is not None and not all(0 <= n < depth for n in taps):
@@ -111,23 +113,29 @@ def make_second(drafter: DFlashDraftModel) -> None:
 
 
 def draw_anchors(prompt_lengths: Tensor, lengths: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Returns (B, count) anchor positions, uniform from the last prompt token to the second-to-last token of the text."""
+    """Returns anchor positions (B, count), drawn uniformly from the last prompt token to the second-to-last token of the text."""
     low, high = prompt_lengths - 1, lengths - 2
     uniform = torch.rand(len(lengths), count, generator=generator)
     return low[:, None] + (uniform * (high - low + 1)[:, None]).long()
 
 
 def draw_prefixes(shape: tuple[int, int], block_size: int, beta: float, generator: torch.Generator) -> Tensor:
-    """Returns random visible prefix lengths l = 0 … block_size−2 with Pr(l) ∝ beta^l. Decoding also uses l = 0."""
+    """Returns random lengths l = 0 … block_size−2 of visible prefixes, with Pr(l) ∝ beta^l. l = 0 also occurs in decoding.
+
+    shape: shape of the result.
+    """
     weights = beta ** torch.arange(block_size - 1, dtype=torch.float64)
     flat = torch.multinomial(weights, shape[0] * shape[1], replacement=True, generator=generator)
     return flat.view(shape)
 
 
 def block_mask(anchors: Tensor, context: int, block_size: int) -> Tensor:
-    """Returns the bool attention mask (B, 1, A·γ, context + A·γ) of A blocks per sequence. anchors: (B, A).
+    """Returns the bool attention mask (B, 1, A·γ, context + A·γ) of A blocks per sequence.
 
     Every row sees the context before the anchor of its block, and all rows of its block.
+
+    anchors: positions of the blocks' anchors, (B, A).
+    context: number of context rows.
     """
     blocks = anchors.shape[1]
     rows = anchors.repeat_interleave(block_size, dim=1)
@@ -138,13 +146,14 @@ def block_mask(anchors: Tensor, context: int, block_size: int) -> Tensor:
 
 
 def position_weights(nll: Tensor, scored: Tensor) -> Tensor:
-    """Returns (…, γ) detached D-PACE loss weights (arXiv 2605.18810, equations 7 and 8); 0 at positions that are not scored.
+    """Returns detached D-PACE loss weights (…, γ) (arXiv 2605.18810, equations 7 and 8); 0 at positions that are not scored.
 
-    With q = SMOOTHING + (1 − SMOOTHING) · p(label), the product of q over position k and all scored positions before k is the smoothed
-    probability that the draft is accepted up to and including k. The weight of a position is the sum of these products over this and
-    all later scored positions.
+    With q = SMOOTHING + (1 − SMOOTHING) · p(label), the product of q over position k and all scored positions before k is the
+    smoothed probability that the draft is accepted up to and including k. The weight of a position is the sum of these products
+    over this and all later scored positions.
 
     nll: (…, γ) negative log-likelihoods of the labels.
+    scored: (…, γ) bool; whether the position has a label.
     """
     chance = torch.where(scored, SMOOTHING + (1 - SMOOTHING) * (-nll.detach()).exp(), 1.0)
     reached = chance.cumprod(-1) * scored
@@ -152,7 +161,7 @@ def position_weights(nll: Tensor, scored: Tensor) -> Tensor:
 
 
 class DrafterObjective(nn.Module):
-    """Loss of a drafter on sequences written by the target."""
+    """The training loss of a block drafter, on sequences written by the target."""
 
     reads = ("features",)
 
@@ -164,7 +173,9 @@ class DrafterObjective(nn.Module):
         self._target = (target.eval().requires_grad_(False),)  # a tuple keeps the target from becoming a submodule
 
     def draw(self, prompt_lengths: Tensor, lengths: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        """Returns ``anchors``, random positions, and ``prefixes``, lengths of visible prefixes (0 for a first drafter); both (B, A)."""
+        """Returns random ``anchors`` (B, A), and ``prefixes`` (B, A): the number of tokens after each anchor that the drafter sees.
+        The latter is 0 for a first drafter.
+        """
         config = self.config
         anchors = draw_anchors(prompt_lengths, lengths, config.anchors, generator)
         prefixes = torch.zeros_like(anchors)
@@ -181,16 +192,20 @@ class DrafterObjective(nn.Module):
         prefixes: Tensor,
         features: Tensor | None = None,
     ) -> tuple[Tensor, dict[str, Any]]:
-        """Returns (loss, metrics). ``draft_length``: 1 plus the mean number of correct tokens directly after the visible prefix.
+        """Returns (loss, metrics).
 
-        ids: (B, S), right-padded; anchors, prefixes: (B, A).
-        features: the target's features (B, S, taps·hidden); None computes them with a pass of the target.
+        The metric ``draft_length`` is 1 plus the mean number of correct tokens directly after the visible prefix.
+
+        ids: (B, S), right-padded.
+        lengths: number of tokens of each text, (B,).
+        anchors, prefixes: as from ``draw``, (B, A).
+        features: the target's features (B, S, taps·hidden); None: they are computed with a pass of the target.
         """
         gamma = self.drafter.block_size
-        logits, labels, known, scored = self._predict(ids, lengths, anchors, prefixes, features)
-        hard = torch.where(known, F.cross_entropy(logits, labels, reduction="none"), UNKNOWN)
+        logits, labels, draftable, scored = self._predict(ids, lengths, anchors, prefixes, features)
+        hard = torch.where(draftable, F.cross_entropy(logits, labels, reduction="none"), UNKNOWN)
         nll = torch.zeros_like(scored, dtype=torch.float32).masked_scatter(scored, hard)
-        right = torch.ones_like(scored).masked_scatter(scored, (logits.argmax(-1) == labels) & known)
+        right = torch.ones_like(scored).masked_scatter(scored, (logits.argmax(-1) == labels) & draftable)
         inside = (anchors[..., None] + torch.arange(gamma, device=ids.device)) < lengths[:, None, None]
         streak = (right & inside).cumprod(-1).sum(-1).float() - 1 - prefixes.clamp_max(gamma - 1)
         has_label, first_scored = scored.any(-1), scored & (scored.cumsum(-1) == 1)
@@ -204,9 +219,13 @@ class DrafterObjective(nn.Module):
     @torch.no_grad()
     def outcomes(self, temperatures: Sequence[float], **batch: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the probabilities of N drafted tokens at T temperatures, (N, T) float32, and whether each token is correct, (N,).
-        As in decoding, positions after the first wrong token of a block are left out."""
-        logits, labels, known, scored = self._predict(**batch)
-        hit = (logits.argmax(-1) == labels) & known
+
+        As in decoding, positions after the first wrong token of a block are left out.
+
+        batch: arguments of ``forward``.
+        """
+        logits, labels, draftable, scored = self._predict(**batch)
+        hit = (logits.argmax(-1) == labels) & draftable
         right = torch.ones_like(scored).masked_scatter(scored, hit)
         reached = (
             right.cumprod(-1).roll(1, -1).index_fill(-1, torch.zeros(1, dtype=torch.long, device=right.device), 1) > 0
@@ -217,8 +236,13 @@ class DrafterObjective(nn.Module):
     def _predict(
         self, ids: Tensor, lengths: Tensor, anchors: Tensor, prefixes: Tensor, features: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Returns logits (N, D), labels (N,) and ``known`` (N,) of the N drafted positions, and a mask (B, A, γ) of these positions.
-        D: size of the draft vocabulary. ``known``: whether the draft vocabulary contains the label."""
+        """Returns, for the N drafted positions of a batch:
+
+        * logits (N, D), where D is the size of the draft vocabulary;
+        * labels (N,), as indices into the draft vocabulary;
+        * whether the draft vocabulary contains the label, (N,) bool;
+        * which positions these are, (B, A, γ) bool.
+        """
         (target,), gamma = self._target, self.drafter.block_size
         if features is None:
             with torch.no_grad(), LayerTaps(target.model.layers).only(self.drafter.target_layer_ids) as taps:
@@ -237,14 +261,18 @@ class DrafterObjective(nn.Module):
         if not torch.is_autocast_enabled(ids.device.type):
             weight = weight.to(drafted.dtype)
         logits = F.linear(drafted[flat], weight).float() + self._markov(tokens, drafted, flat)
-        labels, known = tokens.flatten(1)[flat], torch.ones_like(logits[:, 0], dtype=torch.bool)
+        labels, draftable = tokens.flatten(1)[flat], torch.ones_like(logits[:, 0], dtype=torch.bool)
         if vocabulary is not None:
-            at = torch.searchsorted(vocabulary, labels).clamp_max(len(vocabulary) - 1)
-            labels, known = at, vocabulary[at] == labels
-        return logits, labels, known, scored
+            index = torch.searchsorted(vocabulary, labels).clamp_max(len(vocabulary) - 1)
+            labels, draftable = index, vocabulary[index] == labels
+        return logits, labels, draftable, scored
 
     def _draft(self, shown: Tensor, places: Tensor, anchors: Tensor, features: Tensor) -> Tensor:
-        """Returns hidden states (B, A·γ, hidden) of all blocks, from one pass. shown: input ids (B, A, γ) at ``places``."""
+        """Returns hidden states (B, A·γ, hidden) of all blocks, from one pass.
+
+        shown: input ids of the blocks, (B, A, γ).
+        places: positions of these ids in the text, (B, A, γ).
+        """
         (target,), context = self._target, int(anchors.max()) + 1
         with torch.no_grad():
             block = target.get_input_embeddings()(shown.flatten(1)).to(self.drafter.fc.weight.dtype)
@@ -261,7 +289,12 @@ class DrafterObjective(nn.Module):
         return self.drafter(block, places.flatten(1), attend)
 
     def _markov(self, tokens: Tensor, drafted: Tensor, flat: Tensor) -> Tensor | float:
-        """Returns the terms (N, D) that the Markov head adds to the logits of the scored rows; 0 if the drafter has no head."""
+        """Returns what the Markov head adds to the logits of the scored rows, (N, D); 0 if the drafter has no such head.
+
+        tokens: the text's tokens in all blocks, (B, A, γ).
+        drafted: hidden states (B, A·γ, hidden).
+        flat: which rows are scored, (B, A·γ) bool.
+        """
         head = self.drafter.markov_head
         if head is None:
             return 0.0
@@ -277,12 +310,13 @@ class DrafterObjective(nn.Module):
 def extended(
     drafter: DFlashDraftModel, target: Any, data: Responses, vocabulary: int | None, rank: int
 ) -> DFlashDraftModel:
-    """Returns the drafter, with a draft vocabulary, a Markov head or both added if requested.
+    """Adds a draft vocabulary, a Markov head or both to a drafter. Returns the drafter.
 
     vocabulary: size of the draft vocabulary, which consists of the most frequent tokens of the responses; None adds no draft
         vocabulary. The LM head gets the target's rows of these tokens.
     rank: rank of the Markov head (DSpark, arXiv 2607.05147); 0 adds no head. A new head adds 0 to all logits.
-    Raises ``InputError`` if something is to be added to another drafter than a plain DFlash drafter.
+
+    Raises ``InputError`` if something is to be added to a drafter that is not a plain DFlash drafter.
     """
     form, size = drafter.form, target.config.vocab_size
     if not vocabulary and not rank:
@@ -314,8 +348,9 @@ def mask_id(tokenizer: Any, target: Any, written: Set[int], text: str | None) ->
     """Returns the id of the mask token, a token that no text contains.
 
     written: ids of the tokens in the responses.
-    text: the mask token as text. None selects the tokenizer's mask token. If the tokenizer has no mask token, the first unused
-        special token is chosen, or else the last unused token, and the choice is printed.
+    text: the mask token as text; None: the tokenizer's mask token. If the tokenizer has none, the first unused special token is
+        chosen, or else the last unused token, and the choice is printed.
+
     Raises ``InputError`` if this token cannot be the mask token, or if no token is unused.
     """
     vocabulary, size = tokenizer.get_vocab(), target.config.vocab_size
@@ -345,7 +380,10 @@ def mask_id(tokenizer: Any, target: Any, written: Set[int], text: str | None) ->
 
 
 def spare_tokens(tokenizer: Any, target: Any, written: Set[int]) -> list[str]:
-    """Returns special tokens that can be the mask token, ordered by id: the tokenizer's own mask token, and unused tokens."""
+    """Returns special tokens that can be the mask token, ordered by id: the tokenizer's own mask token, and unused tokens.
+
+    written: ids of the tokens in the responses.
+    """
     used = _closing(tokenizer, target) | written
     template = str(tokenizer.chat_template or "")
     added = sorted(tokenizer.added_tokens_decoder.items())

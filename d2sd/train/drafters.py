@@ -27,7 +27,7 @@ from d2sd.train.text import Responses, read_responses
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """Material to train a drafter: the frozen target, its tokenizer and its responses."""
+    """What a drafter is trained with: the frozen target, its tokenizer and its responses."""
 
     target: Any
     tokenizer: Any
@@ -35,7 +35,9 @@ class Material:
 
     @classmethod
     def load(cls, settings: DrafterTraining) -> Material:
-        """Loads the material, and seeds torch for the drafter's initial weights. Raises ``InputError`` if loading fails."""
+        """Loads the target and its responses, and seeds torch for the drafter's initial weights. Raises ``InputError`` if loading
+        fails.
+        """
         target, tokenizer = load_frozen(settings.target)
         data = read_responses(settings.responses, settings.max_length, tokenizer.eos_token_id)
         torch.manual_seed(settings.loop.seed)
@@ -52,11 +54,13 @@ def fit(
 ) -> None:
     """Trains a drafter in place, and saves it in bfloat16. If an earlier run was interrupted, resumes it.
 
-    objective: module with the drafter as ``drafter``. Its method ``draw`` returns random inputs for a batch. Its forward pass maps
-        ids (B, S), text lengths (B,), these inputs, and the target's features that ``reads`` names, to a loss and metrics.
-    save: writes a drafter into a folder.
+    objective: module with the drafter as ``drafter``. Its method ``draw`` returns random inputs for a batch. Its forward pass
+        returns the loss and metrics of a batch, given ids (B, S), text lengths (B,), these random inputs, and the target's features
+        that ``reads`` names.
+    save: function that writes a drafter into a folder.
     kind: kind of drafter: ``dflash``, ``vp`` or ``eagle3``.
-    identity: values that must be the same as in the interrupted run, besides the loop's settings and the responses.
+    identity: further values that must be the same as in the interrupted run; the loop's settings and the responses are always
+        compared.
     """
     data, loop, drafter, features, measure = material.data, settings.loop, objective.drafter, None, None
     if loop.steps * loop.batch_size >= len(data.ids):  # every response is used, so compute all features first

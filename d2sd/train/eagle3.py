@@ -47,7 +47,11 @@ def train_eagle3(settings: Eagle3Training) -> None:
 
 
 def _checked_layers(layers: list[int] | None, depth: int) -> list[int]:
-    """Returns the target layers to read. None selects EAGLE-3's default layers. depth: number of layers of the target."""
+    """Returns the target layers that the drafter reads. Raises ``InputError`` if they are not usable.
+
+    layers: the requested layers; None: EAGLE-3's default layers.
+    depth: number of layers of the target.
+    """
     layers = layers or list(default_eagle3_layers(depth))
     if not all(0 <= n <= depth - 3 for n in layers):
         raise InputError(
@@ -57,7 +61,7 @@ def _checked_layers(layers: list[int] | None, depth: int) -> list[int]:
 
 
 class Unrolled(nn.Module):
-    """Loss of the drafter on sequences written by the target."""
+    """The training loss of an EAGLE-3 drafter, on sequences written by the target."""
 
     reads = ("features", "hidden")
 
@@ -69,7 +73,8 @@ class Unrolled(nn.Module):
         self._taps.add(drafter.target_layer_ids)
 
     def draw(self, prompt_lengths: Tensor, lengths: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        """Returns ``rows`` (B, A) to unroll, uniform from the last prompt token to the third-to-last token of the text.
+        """Returns ``rows`` (B, A), the rows at which chains start. They are drawn uniformly from the last prompt token to the
+        third-to-last token of the text.
 
         Row t drafts the token at t + 2. All tokens of the response can be drafted, except the first one, which comes from prefill.
         """
@@ -83,13 +88,15 @@ class Unrolled(nn.Module):
     ) -> tuple[Tensor, dict[str, Any]]:
         """Returns (loss, metrics).
 
-        The metric ``draft_length`` is 1 plus the mean number of steps of a chain before the first step whose likeliest token differs
-        from the text. This estimates α of decoding with such chains at temperature 0, if the texts are greedy.
+        The metric ``draft_length`` is 1 plus the mean number of steps of a chain before the first step whose likeliest token
+        differs from the text. It estimates α of decoding with such chains at temperature 0, if the texts are greedy.
 
         ids: (B, S), right-padded.
+        lengths: number of tokens of each text, (B,).
         rows: (B, A), the rows at which chains start.
-        features: the target's features (B, S, taps·hidden). hidden: the target's last hidden states (B, S, hidden).
-            If one of them is None, both are computed with a pass of the target.
+        features: the target's features (B, S, taps·hidden).
+        hidden: the target's last hidden states (B, S, hidden). If ``features`` or ``hidden`` is None, both are computed with a pass
+            of the target.
         """
         (target,), drafter, config = self._target, self.drafter, self.config
         head = target.lm_head.weight[drafter.token_ids]  # only the draft vocabulary
@@ -100,9 +107,9 @@ class Unrolled(nn.Module):
                 features = self._taps.features(drafter.target_layer_ids, ids.device)
             embedded = target.get_input_embeddings()(ids)
             features, hidden = features.to(embedded.dtype), hidden.to(embedded.dtype)
-        at = torch.arange(width - 1, device=ids.device)
+        positions = torch.arange(width - 1, device=ids.device)
         feature = drafter.project(features[:, :-1])
-        chains = Chains(rows, at, drafter.keys_values(embedded[:, 1:], feature, at[None]))
+        chains = Chains(rows, positions, drafter.keys_values(embedded[:, 1:], feature, positions[None]))
         state = _take(feature, rows)
         losses, right, alive = [], [], []
         for step in range(config.unrolled):
@@ -130,5 +137,5 @@ class Unrolled(nn.Module):
 
 
 def _take(x: Tensor, rows: Tensor) -> Tensor:
-    """Selects rows (B, A) of x (B, S, H). Returns (B, A, H)."""
+    """Returns x[b, rows[b]] for every sequence b, (B, A, H), given x (B, S, H) and rows (B, A)."""
     return x.gather(1, rows[..., None].expand(-1, -1, x.shape[-1]))

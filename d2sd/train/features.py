@@ -1,8 +1,8 @@
 """Target features for drafters: outputs of some target layers for every token of the responses, computed once before training.
 
-Every training step reads the features of a few sequences. For a small target, computing them in every step would take longer than the
-drafter's pass. As many features as fit are stored on the target's device, the others in host memory. The features of a token take
-2 bytes × hidden size × number of taps.
+Every training step reads the features of a few sequences. For a small target, computing them in every step would take longer than
+the drafter's pass. As many features as fit are stored on the target's device, the others in host memory. The features of a token
+take 2 bytes × hidden size × number of taps.
 """
 
 from __future__ import annotations
@@ -26,17 +26,28 @@ KEPT = 0.4  # maximum share of free memory for features
 
 
 class FeatureStore:
-    """Rows of all sequences, packed without padding, in bfloat16: ``features`` (tokens, taps·hidden) and, if requested, ``hidden``
-    (tokens, hidden), the target's last hidden states."""
+    """The target's outputs for the tokens of all sequences, in bfloat16, packed without padding.
+
+    They are stored under the names ``features`` (tokens, taps·hidden) and, if requested, ``hidden`` (tokens, hidden), the target's
+    last hidden states.
+    """
 
     def __init__(self, lengths: Tensor, parts: list[tuple[int, dict[str, Tensor]]]):
-        """lengths: number of tokens of each sequence, (N,). parts: index of each part's first sequence, and its rows by name."""
+        """lengths: number of tokens of each sequence, (N,).
+        parts: consecutive parts of the sequences, which may be on different devices. Each is the index of its first sequence, and
+            the rows of its sequences by name.
+        """
         self._lengths, self._parts = lengths, parts
         self._starts = lengths.cumsum(0) - lengths
 
     def rows(self, index: Tensor, width: int, names: Iterable[str]) -> dict[str, Tensor]:
-        """Returns rows of the B sequences in ``index``, by name, on the device of the first part: (B, width, taps·hidden) for
-        ``features``, (B, width, hidden) for ``hidden``. Rows after the end of a sequence are arbitrary."""
+        """Returns the rows of some sequences by name, padded, on the device of the first part: (B, width, taps·hidden) for
+        ``features``, (B, width, hidden) for ``hidden``.
+
+        index: indices of the sequences, (B,).
+        width: length to which the sequences are padded. Rows after the end of a sequence are arbitrary.
+        names: ``features``, ``hidden`` or both.
+        """
         out = {}
         ends = [*(first for first, _ in self._parts[1:]), len(self._lengths)]
         for name in names:
@@ -54,9 +65,11 @@ class FeatureStore:
 def batch_of(
     objective: Any, data: Responses, features: FeatureStore | None, index: Tensor, generator: torch.Generator
 ) -> dict[str, Tensor]:
-    """Returns the inputs of ``objective`` for the B responses in ``index``, by name.
+    """Returns the inputs of ``objective`` for a batch, by name: ``ids`` (B, S), ``lengths`` (B,), the random inputs of
+    ``objective.draw``, and the features that the objective reads.
 
-    These are ``ids`` (B, S), ``lengths`` (B,), the random inputs of ``objective.draw``, and the features that it reads, if any are given.
+    features: precomputed features; None: the features are left out.
+    index: indices of the batch's responses, (B,).
     """
     lengths = data.lengths[index]
     ids = data.ids[index, : int(lengths.max())].long()
@@ -65,7 +78,7 @@ def batch_of(
 
 
 def feature_bytes(device: torch.device) -> tuple[int, int]:
-    """Returns how many bytes features may occupy on the GPU (0 for a CPU device) and in host memory."""
+    """Returns how many bytes features may take on the GPU (0 if ``device`` is a CPU) and in host memory."""
     try:
         host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
     except (AttributeError, OSError, ValueError):
@@ -76,9 +89,11 @@ def feature_bytes(device: torch.device) -> tuple[int, int]:
 def read_features(
     base: Any, taps: list[int], data: Responses, names: Sequence[str] = ("features",)
 ) -> FeatureStore | None:
-    """Computes and returns the rows of all responses; None if they do not fit into memory.
+    """Computes the target's features for all responses. Returns None if they do not fit into memory.
 
-    base: the target without its LM head. taps: indices of the layers to read. names: ``features``, ``hidden`` or both.
+    base: the target without its LM head.
+    taps: indices of the layers to read.
+    names: ``features``, ``hidden`` or both (see ``FeatureStore``).
     """
     weight = base.embed_tokens.weight
     sizes = {"features": len(taps) * weight.shape[1], "hidden": weight.shape[1]}
@@ -100,7 +115,11 @@ def read_features(
 
 @torch.no_grad()
 def _read(base: Any, taps: list[int], data: Responses, sizes: dict[str, int], count: int) -> FeatureStore:
-    """Computes the rows, and stores the first ``count`` sequences on the target's device. sizes: row size by name."""
+    """Computes the features of all responses.
+
+    sizes: size of a token's row by name.
+    count: number of sequences to store on the target's device; the others are stored in host memory.
+    """
     weight = base.embed_tokens.weight
     parts: list[tuple[int, dict[str, Tensor]]] = []
     for begin, end, device in ((0, count, weight.device), (count, len(data.lengths), torch.device("cpu"))):

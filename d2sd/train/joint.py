@@ -26,7 +26,7 @@ FEWEST_JUDGED = 30  # minimum number of responses to fit a temperature on, and a
 
 
 class PairObjective(nn.Module):
-    """Sum of both drafters' losses on the same batch. The drafters share no weights, so their gradients are independent."""
+    """The sum of both drafters' losses on the same batch. The drafters share no weights, so their gradients are independent."""
 
     def __init__(self, first: DFlashDraftModel, second: DFlashDraftModel, model: Any):
         """model: the frozen target."""
@@ -37,7 +37,11 @@ class PairObjective(nn.Module):
         self.draw, self.reads = self.second.draw, self.second.reads
 
     def forward(self, prefixes: Tensor, **batch: Tensor) -> tuple[Tensor, dict[str, Any]]:
-        """prefixes: visible prefix lengths of the second drafter's blocks, (B, A). batch: other inputs of both objectives."""
+        """Returns (loss, metrics). The second drafter's metrics have the prefix ``vp_``.
+
+        prefixes: how many tokens after each anchor the second drafter sees, (B, A).
+        batch: the other arguments of ``DrafterObjective.forward``.
+        """
         loss, figures = self.first(**batch, prefixes=torch.zeros_like(prefixes))
         other, more = self.second(**batch, prefixes=prefixes)
         return loss + other, figures | {f"vp_{name}": value for name, value in more.items()}
@@ -62,7 +66,7 @@ def taps_of(settings: PairTraining, target: Target) -> list[int]:
 
 
 def features_of(settings: PairTraining, target: Target, data: Responses) -> FeatureStore:
-    """Returns the target features that both drafters read. Raises ``InputError`` if they do not fit into memory."""
+    """Returns the target's features that both drafters read. Raises ``InputError`` if they do not fit into memory."""
     torch.cuda.empty_cache()  # release cached memory of earlier stages, so that it counts as free
     features = read_features(target.base, taps_of(settings, target), data)
     if features is None:
@@ -72,7 +76,7 @@ def features_of(settings: PairTraining, target: Target, data: Responses) -> Feat
 
 @dataclass(frozen=True, slots=True)
 class Temperature:
-    """Temperature of the first drafter's logits.
+    """The temperature by which the first drafter's logits are divided.
 
     divisor: the temperature to apply; 1 leaves the logits unchanged.
     fitted, judged: numbers of responses used for fitting and for judging; the two sets are disjoint.
@@ -88,10 +92,12 @@ class Temperature:
 def held_out_temperature(
     objective: PairObjective, data: Responses, features: FeatureStore | None, index: Tensor
 ) -> Temperature:
-    """Fits a temperature for the first drafter. index: responses that were not trained on.
+    """Fits a temperature for the first drafter.
 
-    The temperature is fitted on every second response and judged on the others, by the gain in the log-likelihood of outcomes. If
-    the bootstrap interval of this gain (over responses) lies above 0, ``divisor`` is the fitted temperature, else 1.
+    It is fitted on every second response and judged on the others, by the gain in the log-likelihood of outcomes. If the bootstrap
+    interval of this gain (over responses) lies above 0, ``divisor`` is the fitted temperature, else 1.
+
+    index: indices of responses that were not trained on.
     """
     if len(index) < 2 * FEWEST_JUDGED:
         return Temperature(1.0)
@@ -115,7 +121,7 @@ def held_out_temperature(
 
 @torch.no_grad()
 def divide_logits(drafter: DFlashDraftModel, divisor: float) -> None:
-    """Divides a drafter's logits in place, by scaling the final norm (the LM head's input) and the Markov head."""
+    """Divides a drafter's logits in place, by scaling the final norm (whose output the LM head reads) and the Markov head."""
     drafter.norm.weight.div_(divisor)
     if drafter.markov_head is not None:
         drafter.markov_head.markov_w2.weight.div_(divisor)

@@ -1,7 +1,7 @@
-"""Training loop of all drafters: schedule, optimizers, clipping, and checkpoints that resume bit-exactly.
+"""The training loop of all drafters: learning rate, optimizers, clipping, and checkpoints that resume bit-exactly.
 
-The random choices of a step depend only on the seed and the step number. The order of the rows depends only on the seed and the epoch.
-Checkpoints therefore contain no states of random generators.
+The random choices of a step depend only on the seed and the step number. The order of the rows depends only on the seed and the
+epoch. Checkpoints therefore contain no states of random generators.
 """
 
 from __future__ import annotations
@@ -53,17 +53,18 @@ def train(
 ) -> None:
     """Trains ``objective`` in place.
 
-    Writes ``metrics.jsonl`` and ``checkpoint/`` under ``out``, and continues from an existing checkpoint. Raises ``InputError`` if
-    that checkpoint belongs to another run.
+    Writes ``metrics.jsonl`` and ``checkpoint/`` into the folder ``out``, and continues from a checkpoint that is there. Raises
+    ``InputError`` if that checkpoint belongs to another run.
 
-    objective: maps a sampled batch to ``(loss, metrics)``.
+    objective: module that returns ``(loss, metrics)`` for a sampled batch.
     count: number of rows of the training data.
-    sample: makes a batch from row numbers and a generator for its random choices.
+    sample: function that makes a batch from row numbers and a random generator.
     evaluate: called at every scheduled save, with True at the last one and else False; returns figures to log.
     note: label of the progress bar.
-    identity: values of objective and data that, like the settings, must equal the checkpoint's to continue from it.
-    save: writes the current drafters into the given folder; called every ``config.keep_every`` steps with ``out/step-N``.
-    clock: returns the time in seconds, for ``config.seconds``.
+    identity: values of objective and data. Like the settings, they must equal those of the checkpoint to continue from it.
+    save: function that writes the current drafters into a folder. It is called every ``config.keep_every`` steps with
+        ``out/step-N``.
+    clock: function that returns the time in seconds, for ``config.seconds``.
     """
     # under autocast, torch's RMSNorm warns once that it takes its slower path
     warnings.filterwarnings("ignore", message="Mismatch dtype between input and weight", category=UserWarning)
@@ -81,11 +82,11 @@ def train(
     metrics_file.touch()  # marks the folder as a training folder
     began, seen, size = clock(), 0, config.batch_size
 
-    def place(done: int) -> float:
-        """Returns the position in the schedule, from 0 to ``config.steps``."""
+    def schedule_position(done: int) -> float:
+        """Returns the position in the schedule after ``done`` steps, from 0 to ``config.steps``."""
         return done if config.seconds is None else config.steps * (spent + clock() - began) / config.seconds
 
-    now = place(step)
+    now = schedule_position(step)
     bar = progress(initial=int(now), total=config.steps, desc=note, mininterval=1)
     with interruptions() as interrupted:
         while now < config.steps:
@@ -115,7 +116,7 @@ def train(
                 optimizer.step()
                 optimizer.zero_grad()
             step, rows = step + 1, rows + size
-            after = place(step)
+            after = schedule_position(step)
             ended = after >= config.steps
             saves = after // config.save_every > now // config.save_every or ended
             # save the drafter first: a run resumed from this step's checkpoint does not repeat the step
@@ -144,7 +145,7 @@ def train(
 def interruptions() -> Iterator[Callable[[], bool]]:
     """Context in which the first Ctrl-C raises no exception, so that the current step can finish.
 
-    Yields a function that tells whether Ctrl-C was pressed. The second Ctrl-C raises ``KeyboardInterrupt``.
+    Yields a function that returns whether Ctrl-C was pressed. The second Ctrl-C raises ``KeyboardInterrupt``.
     """
     before, asked = signal.getsignal(signal.SIGINT), False
 
@@ -167,7 +168,10 @@ def interruptions() -> Iterator[Callable[[], bool]]:
 
 
 def rate_at(config: LoopConfig, step: float) -> float:
-    """Returns the learning rate: linear warm-up over 5% of the steps, then cosine decay to ``min_rate`` times the peak."""
+    """Returns the learning rate at a step.
+
+    It rises linearly over the first 5% of the steps, then falls along a cosine to ``min_rate`` times its peak.
+    """
     warmup = config.steps // 20
     if step < warmup:
         return config.learning_rate * min(1.0, (step + 1) / warmup)
@@ -177,7 +181,12 @@ def rate_at(config: LoopConfig, step: float) -> float:
 
 
 def rows_at(count: int, index: int, size: int, seed: int) -> Tensor:
-    """Returns the row numbers of batch ``index``. Batches of ``size`` are taken from ``count`` rows, shuffled every epoch."""
+    """Returns the row numbers of one batch. Rows are shuffled anew in every epoch.
+
+    count: number of rows of the data.
+    index: number of the batch, from 0.
+    size: number of rows of a batch.
+    """
     wanted = torch.arange(index * size, (index + 1) * size)
     out = torch.empty_like(wanted)
     for epoch in (wanted // count).unique().tolist():
@@ -207,7 +216,7 @@ def make_optimizers(parameters: dict[str, nn.Parameter], config: LoopConfig) -> 
 
 
 def orthogonalized(matrix: Tensor) -> Tensor:
-    """Moves all singular values of an (m, n) matrix close to 1. The result approximates the nearest semi-orthogonal matrix."""
+    """Returns an approximation of the semi-orthogonal matrix nearest to ``matrix`` (m, n): all its singular values are close to 1."""
     a, b, c = COEFFICIENTS
     tall = matrix.shape[0] > matrix.shape[1]
     x = matrix.T if tall else matrix
@@ -221,9 +230,9 @@ def orthogonalized(matrix: Tensor) -> Tensor:
 class Float32Muon(torch.optim.Optimizer):
     """Muon (Jordan et al. 2024) with its Newton–Schulz iteration in float32.
 
-    Apart from that, equal to ``torch.optim.Muon`` with Nesterov momentum and ``adjust_lr_fn="match_rms_adamw"``. torch's Muon
-    iterates in bfloat16. On a CPU without bfloat16 instructions, bfloat16 products are many times slower than float32 products, and
-    torch's Muon would take most of a training step.
+    Otherwise, it equals ``torch.optim.Muon`` with Nesterov momentum and ``adjust_lr_fn="match_rms_adamw"``. torch's Muon iterates
+    in bfloat16. On a CPU without bfloat16 instructions, bfloat16 products are many times slower than float32 products, and torch's
+    Muon would take most of a training step.
     """
 
     def __init__(self, params: Iterable[nn.Parameter], lr: float, weight_decay: float, momentum: float = 0.95):
@@ -290,10 +299,11 @@ def save_checkpoint(
 def load_checkpoint(
     out: Path, parameters: dict[str, nn.Parameter], optimizers: list[Any], identity: dict[str, Any]
 ) -> dict[str, Any]:
-    """Restores the newest complete checkpoint under ``out``. Returns the content of its ``state.json``, or {} without a checkpoint.
+    """Restores the newest complete checkpoint under ``out``. Returns the content of its ``state.json``; {} if there is no
+    checkpoint.
 
-    Raises ``InputError`` if the checkpoint has other parameters or another ``identity``, except that ``steps`` may be larger than in
-    the checkpoint.
+    Raises ``InputError`` if the parameters or ``identity`` differ from the checkpoint's. Only ``steps`` may be larger than in the
+    checkpoint.
     """
     folder = out / "checkpoint"
     if not folder.exists() and (out / "checkpoint.old").exists():
@@ -327,13 +337,12 @@ def load_checkpoint(
 
 
 def _state_of(optimizers: list[Any], parameter: nn.Parameter) -> dict[str, Any]:
-    """Returns the optimizer's state of a parameter (empty before the first step)."""
     owners = (o for o in optimizers if any(parameter is p for group in o.param_groups for p in group["params"]))
     state: dict[str, Any] = next(owners).state[parameter]
     return state
 
 
-# Fingerprints of settings and data. A run is resumed, and files are reused, only if the fingerprints are unchanged.
+# Digests of settings and data. A run is resumed, and files are reused, only if the digests are unchanged.
 
 
 def digest(rows: Tensor) -> str:
@@ -341,9 +350,11 @@ def digest(rows: Tensor) -> str:
 
 
 def training_step(folder: Path) -> int | None:
-    """Returns the number of training steps of a drafter, from the folder that a training run wrote; None if unknown.
+    """Returns the number of training steps of a drafter; None if unknown.
 
-    The number is unknown for the newest drafter of an unfinished run, since training goes on after each save.
+    It is unknown for the newest drafter of an unfinished run, since training goes on after each save.
+
+    folder: folder that a training run wrote.
     """
     if saved := re.fullmatch(r"step-(\d+)", folder.name):
         return int(saved[1])

@@ -1,9 +1,9 @@
-"""Trains a first drafter and a VP-Drafter for a target within a given time; the recipe of the bundled SmolLM2 drafters.
+"""Trains a first drafter and a VP-Drafter for a target within a given time, as for the bundled SmolLM2 drafters.
 
 First, the speeds of writing text, computing features and training are measured. From these speeds, the amount of text is chosen, so
-that the time suffices for all stages. Then the target writes the text, features are computed, both drafters are trained in one loop,
-the first drafter is calibrated, and a model card is written. All results are stored in the output folder, so that the same command
-resumes an interrupted run.
+that the time suffices for all stages. Then the target writes the text, features are computed, both drafters are trained in one
+loop, the first drafter is calibrated, and a model card is written. All results are stored in the output folder, so that the same
+command resumes an interrupted run.
 """
 
 from __future__ import annotations
@@ -101,7 +101,9 @@ class State:
     """State from which a run resumes, stored in ``pair.json``: the plan, finished stages, and elapsed seconds of each stage."""
 
     def __init__(self, path: Path, identity: dict[str, Any], clock: Clock):
-        """Raises ``InputError`` if ``path`` belongs to a run with other settings that has finished a stage."""
+        """Reads the file ``path`` if it exists. Raises ``InputError`` if it belongs to a run with other settings that has finished
+        a stage.
+        """
         self._path, self._identity, self._clock = path, digest_of(identity), clock
         self._used, self.plan, self.done = dict[str, float](), None, list[str]()
         self._running: tuple[str, float] | None = (
@@ -119,9 +121,9 @@ class State:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[Callable[[], bool]]:
-        """Context of a stage. Yields a function that tells whether the stage has used its planned seconds.
+        """Context of a stage. Yields a function that returns whether the stage has used its planned seconds.
 
-        Without an exception, the stage counts as done. The state is written in any case.
+        If no exception is raised, the stage counts as done. The state is written in any case.
         """
         start = self._clock() - self._used.get(name, 0.0)
         planned = self.plan.seconds.get(name, 0.0) if self.plan else 0.0
@@ -165,7 +167,8 @@ class State:
 def acceptance(curve: Sequence[dict[str, float]], texts: int) -> str:
     """Returns a sentence with the newest α of both methods, or with the reason why α was not measured.
 
-    texts: number of measured held-out texts. If ``curve`` is empty: number of held-out texts that the time suffices for.
+    curve: the logged rows of training with a measured α.
+    texts: number of measured held-out texts; if ``curve`` is empty, the number of held-out texts for which there would be time.
     """
     number = f"{texts} held-out text{'' if texts == 1 else 's'}"
     if not curve:
@@ -193,7 +196,7 @@ def train_pair(settings: PairTraining, clock: Clock = time.monotonic) -> None:
     The output folder can be used as ``--model``. Raises ``InputError`` if the settings do not fit the target, or if there is no
     training text.
 
-    clock: returns the time in seconds.
+    clock: function that returns the time in seconds.
     """
     began, out = clock(), settings.out
     out.mkdir(parents=True, exist_ok=True)
@@ -222,15 +225,19 @@ def train_pair(settings: PairTraining, clock: Clock = time.monotonic) -> None:
 
 
 class PairRun:
-    """The stages of ``train_pair``, to be called in the order of the methods.
+    """The stages of ``train_pair``, which calls one or two methods of this class per stage.
 
-    data, features: the responses, and the target's features that both drafters read.
+    data: the target's responses.
+    features: the target's features that both drafters read.
     first, second: the drafters.
     validation: number of responses that are not trained on; they are the last ones.
     """
 
     def __init__(self, settings: PairTraining, state: State, clock: Clock, began: float):
-        """Loads the target, and plans the run unless it is resumed. began: when the run began, by ``clock``."""
+        """Loads the target and, unless the run is resumed, plans the run.
+
+        began: time at which the run began, by ``clock``.
+        """
         self._settings, self._state, self._clock, self._out = settings, state, clock, settings.out
         target = load_writer(settings.target, settings.dtype or ("bfloat16" if torch.cuda.is_available() else None))
         self.target, self._chat = target, bool(target.tokenizer.chat_template)
@@ -260,7 +267,10 @@ class PairRun:
         return divide(speeds, left, plan.room, rows, chat and given < plan.tokens, None if chat else given)
 
     def write_questions(self, over: Stop) -> None:
-        """Lets the target write questions, if the plan has time for this. over: whether the planned time is used up."""
+        """Lets the target write questions, if the plan has time for this.
+
+        over: function that returns whether the planned time is used up.
+        """
         plan = self.plan
         if plan.seconds["questions"] and "questions" not in self._state.done:
             config = replace(QUESTIONS, batch_size=plan.rows, seed=self._settings.seed)
@@ -268,14 +278,19 @@ class PairRun:
             ask(self.target, FIRST_WORDS, attempts, self._out / "questions.jsonl", config, over)
 
     def write_responses(self, over: Stop) -> None:
-        """Lets the target answer the training prompts. over: as for ``write_questions``."""
+        """Lets the target answer the training prompts.
+
+        over: as for ``write_questions``.
+        """
         prompts, self._held_out_prompts = self._prompts()
         if "writing" not in self._state.done:
             config = RegenerateConfig(self.plan.rows, self._settings.max_new_tokens, seed=self._settings.seed)
             self._answer(prompts, "responses.jsonl", config, over, self.plan.room)
 
     def _prompts(self) -> tuple[list[list[int]], list[list[int]]]:
-        """Returns token ids of shuffled training prompts, and of held-out prompts. Raises ``InputError`` if there are too few."""
+        """Returns the token ids of the training prompts, shuffled, and of the held-out prompts. Raises ``InputError`` if there are
+        too few.
+        """
         settings, target, path = self._settings, self.target, self._out / "questions.jsonl"
         questions = [row["prompt"] for row in read_jsonl(path, "prompt")] if path.exists() else []
         texts = {repeat_key(text): text for text in (*settings.prompts, *questions)}
@@ -298,7 +313,11 @@ class PairRun:
     def _answer(
         self, prompts: Sequence[list[int]], name: str, config: RegenerateConfig, stop: Stop, most: int | None = None
     ) -> None:  # fmt: skip
-        """Writes the target's answers to ``name``. most: as for ``regenerate``."""
+        """Writes the target's answers to the prompts into the file ``name`` of the output folder.
+
+        stop: as for ``write``.
+        most: as for ``regenerate``.
+        """
         target = self.target
         in_order = lambda requests: write(target, sorted(requests, key=lambda r: r.number), config, stop)  # noqa: E731
         identity = {**asdict(config), "target": weights_digest(target.base)}
@@ -318,7 +337,6 @@ class PairRun:
         self._objective = PairObjective(self.first, self.second, self.target.model)
 
     def save(self) -> None:
-        """Saves both drafters in bfloat16."""
         for name, drafter in (("dflash", self.first), ("vp", self.second)):
             save_drafter(copy.deepcopy(drafter).bfloat16(), self._out / name)
             write_fingerprint(self._out / name, self._mark)
@@ -350,14 +368,21 @@ class PairRun:
             print(f"Held-out prompts: {acceptance([], texts)}.", file=sys.stderr)
 
     def measure(self, texts: int, tokens: int) -> dict[str, float]:
-        """Returns α of both methods over the first held-out texts. tokens: maximum tokens of each text."""
+        """Returns α of both methods over the first held-out texts.
+
+        texts: number of texts.
+        tokens: maximum tokens of each text.
+        """
         alone, both = (
             self._held_out.measure(method, self.first, self.second, texts, tokens) for method in ("dflash", "d2sd")
         )
         return alone | {"d2sd_acceptance_length": both["held_out_acceptance_length"]}
 
     def _evaluate(self, last: bool) -> dict[str, float]:
-        """Saves both drafters, and measures α if the plan has time for this. last: whether training ends."""
+        """Saves both drafters, and measures α if the plan has time for this. Returns the measured figures.
+
+        last: whether training ends.
+        """
         self.save()
         self._state.keep()
         plan = self.plan
@@ -368,7 +393,7 @@ class PairRun:
         return figures
 
     def train(self) -> None:
-        """Trains both drafters in place. After Ctrl-C, saves them."""
+        """Trains both drafters in place. They are saved even if Ctrl-C interrupts the training."""
         data, seed = self.data, self._settings.seed
         loop = LoopConfig(
             SCHEDULE, self.plan.batch, seconds=self.plan.seconds["training"], save_every=SCHEDULE // POINTS, seed=seed
@@ -384,7 +409,9 @@ class PairRun:
             raise
 
     def calibrate(self) -> Temperature:
-        """Divides the first drafter's logits by a temperature if it is clearly better, and saves the drafters."""
+        """Divides the first drafter's logits by a temperature if this is clearly better, and saves both drafters. Returns the
+        temperature.
+        """
         count = len(self.data.ids)
         held_out = torch.arange(count - self.validation, count)
         temperature = held_out_temperature(self._objective, self.data, self.features, held_out)
@@ -394,7 +421,7 @@ class PairRun:
 
     @property
     def curve(self) -> list[dict[str, float]]:
-        """The logged rows of training with a measured α."""
+        """The logged rows of training in which α was measured."""
         logged = map(json.loads, (self._out / "training" / "metrics.jsonl").read_text().splitlines())
         return [row for row in logged if "held_out_acceptance_length" in row]
 
@@ -447,7 +474,8 @@ training prompts: expect a lower α on other kinds of text.
 
 
 def train_recipe(target: str, out: Path, minutes: float, prompts: tuple[str, ...]) -> None:
-    """Trains the drafters of SmolLM2-135M-Instruct. If an earlier run was interrupted, resumes it.
+    """Trains all drafters of SmolLM2-135M-Instruct: a first drafter, a VP-Drafter and an EAGLE-3 drafter. Resumes an interrupted
+    run.
 
     target: folder, hub id, or a name known to ``d2sd get``.
     out: folder of the drafters.

@@ -34,8 +34,11 @@ LOOK = 0.15  # seconds for measuring one speed, per planned minute
 
 
 class Speeds(msgspec.Struct, frozen=True):
-    """Measured speeds: writing and features in tokens per second, training (of both drafters) in anchors per second.
+    """Measured speeds of this machine.
 
+    writing: tokens per second that the target writes.
+    features: tokens per second for which features are computed.
+    training: anchors per second in training both drafters.
     batch: maximum number of texts in a training batch.
     """
 
@@ -46,13 +49,16 @@ class Speeds(msgspec.Struct, frozen=True):
 
 
 class TrainingPlan(msgspec.Struct, frozen=True):
-    """Division of the time.
+    """How the time is divided among the stages, and the sizes of the stages.
 
     seconds: planned seconds of each stage.
-    tokens, room: number of tokens to write, and maximum number of tokens whose features fit into memory.
-    rows, batch: number of texts written in parallel, and number of texts in a training batch.
+    tokens: number of tokens to write.
+    room: maximum number of tokens whose features fit into memory.
+    rows: number of texts written in parallel.
+    batch: number of texts in a training batch.
     points: number of times that α is measured on held-out texts.
-    held_out, tokens_held_out: number of held-out texts, and maximum tokens of each text, in a measurement.
+    held_out: number of held-out texts in a measurement.
+    tokens_held_out: maximum tokens of each of these texts.
     """
 
     seconds: dict[str, float]
@@ -87,12 +93,13 @@ def divide(speeds: Speeds, seconds: float, room: int, rows: int, questions: bool
 
 
 def points_of(lengths: Sequence[int], token: float, seconds: float) -> tuple[int, int, int]:
-    """Returns the number of measurements, the number of held-out texts (the first ones), and the maximum tokens of each text.
+    """Returns how α is measured: number of measurements, number of held-out texts (the first ones), and maximum tokens of each
+    text.
 
-    ``POINTS`` measurements are made if each of them can cover ``FEWEST_TEXTS`` texts in the given time. Otherwise, one measurement is
-    made after the last step, if necessary with fewer tokens of each text. If even that is impossible, the number is 0.
+    ``POINTS`` measurements are made if each of them can cover ``FEWEST_TEXTS`` texts in the given time. Otherwise, one measurement
+    is made after the last step, if necessary with fewer tokens of each text. If even that is impossible, the number is 0.
 
-    lengths: tokens of each text.
+    lengths: tokens of each held-out text.
     token: seconds for measuring one token.
     seconds: time for all measurements.
     """
@@ -106,7 +113,7 @@ def points_of(lengths: Sequence[int], token: float, seconds: float) -> tuple[int
 
 
 def describe(plan: TrainingPlan, device: str) -> str:
-    """Returns the plan as text for the user."""
+    """Returns a description of the plan for the user."""
     s, anchors = plan.speeds, plan.seconds["training"] * plan.speeds.training
     parts = ", ".join(f"{name} {duration(seconds)}" for name, seconds in plan.seconds.items() if seconds)
     text = (
@@ -131,7 +138,10 @@ def duration(seconds: float) -> str:
 
 
 def measure_speeds(settings: PairTraining, target: Target, rows: int, clock: Clock) -> Speeds:
-    """Measures each speed of this machine for ``LOOK`` seconds per planned minute. rows: number of texts written in parallel."""
+    """Measures each speed of this machine for ``LOOK`` seconds per planned minute.
+
+    rows: number of texts written in parallel.
+    """
     writing, batch = _writing_speed(settings, target, rows, clock), LARGEST
     while True:
         try:
@@ -144,7 +154,7 @@ def measure_speeds(settings: PairTraining, target: Target, rows: int, clock: Clo
 
 
 def _training_speeds(settings: PairTraining, target: Target, batch: int, clock: Clock) -> tuple[float, float]:
-    """Returns the tokens per second of computing features, and the anchors per second of training."""
+    """Returns the tokens per second of computing features, and the anchors per second of training both drafters."""
     # on a CPU, measure the smallest batch: larger batches are not faster
     count, vocabulary = batch if target.device.type == "cuda" else SMALLEST, target.config.vocab_size
     lengths = torch.full((count,), TYPICAL)
@@ -194,7 +204,7 @@ def _wait() -> None:
 
 
 def seconds_of(work: Any, least: float, clock: Clock = time.monotonic) -> float:
-    """Calls ``work`` for at least ``least`` seconds after a warm-up call. Returns the mean seconds of a call."""
+    """Calls ``work`` once to warm up, then for at least ``least`` seconds. Returns the mean seconds of a call."""
     work()
     began, count = clock(), 0
     while not count or clock() - began < least:

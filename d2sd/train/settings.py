@@ -19,10 +19,11 @@ LAYERS, BLOCK_SIZE = 2, 16  # defaults of a new block drafter
 class RegenerateConfig:
     """How the target writes texts.
 
-    batch_size: texts written in parallel.
+    batch_size: number of texts written in parallel.
     max_new_tokens: maximum tokens of a text, without its prompt.
     temperature: 0 decodes greedily.
-    top_k: when sampling, the number of likeliest tokens to sample from; 0 for all.
+    top_k: when sampling, the number of likeliest tokens to sample from; 0: all tokens.
+    seed: seed of the random generator for sampling.
     """
 
     batch_size: int = 64
@@ -43,11 +44,13 @@ QUESTIONS = RegenerateConfig(max_new_tokens=64, temperature=0.9, top_k=50)
 class LoopConfig:
     """Settings of the training loop. Intervals are in steps.
 
+    min_rate: final learning rate ÷ peak learning rate.
     precision: number type of the drafter's matrix products. ``auto`` selects ``bfloat16`` (autocast) if it is fast on this machine
         (``d2sd.nets.dtypes.quick_bfloat16``), and otherwise ``float32``.
-    seconds: duration of training; None trains for ``steps`` steps. With a duration, the learning rate and ``save_every`` follow the
-        elapsed time, in units of ``seconds`` / ``steps``, instead of the number of steps.
-    save_every: interval of checkpoints to resume from; only the newest is kept.
+    seconds: duration of training; None: training ends after ``steps`` steps. With a duration, the learning rate and ``save_every``
+        follow the elapsed time in units of ``seconds`` / ``steps``, not the number of steps.
+    clip: maximum norm of the gradient.
+    save_every: interval of the checkpoints from which a run can resume; only the newest is kept.
     keep_every: interval of saved drafters, all of which are kept; 0 saves only the final drafter.
     """
 
@@ -74,7 +77,7 @@ class LoopConfig:
             )
 
     def identity(self) -> dict[str, Any]:
-        """Returns the settings that must match to resume a run."""
+        """Returns the settings that must be unchanged to resume a run."""
         free = ("save_every", "keep_every", "log_every")
         return {name: value for name, value in asdict(self).items() if name not in free}
 
@@ -83,9 +86,10 @@ class LoopConfig:
 class BlockObjective:
     """Objective of a block drafter.
 
-    variable_prefix: whether to train a VP-Drafter. In each block, a VP-Drafter sees the first l tokens after the anchor. The random
-        l = 0 … γ−2 has probability ∝ beta^l. A first drafter sees only the anchor.
+    variable_prefix: whether to train a VP-Drafter, which sees the first l tokens after the anchor of each block. A first drafter
+        sees only the anchor.
     anchors: number of blocks per sequence.
+    beta: the random length l = 0 … γ−2 has a probability ∝ beta^l.
     """
 
     variable_prefix: bool = False
@@ -122,10 +126,10 @@ class DrafterTraining:
     target: folder, hub id, or a name known to ``d2sd get``.
     responses: file of the target's responses, written by ``d2sd.train.text.regenerate``.
     out: folder of checkpoints, metrics and the drafter.
-    target_layer_ids: target layers that the drafter reads; None for the defaults of the drafter's kind.
-    draft_vocab_size: number of the responses' most frequent tokens to draft; None for the whole vocabulary.
+    target_layer_ids: target layers that the drafter reads; None: the default layers of this kind of drafter.
+    draft_vocab_size: size of the draft vocabulary, the most frequent tokens of the responses; None: the whole vocabulary.
     max_length: maximum tokens of a sequence; longer ones are cut.
-    held_out: file of prompts (JSON lines with ``prompt``); every save measures α on the target's answers.
+    held_out: file of prompts (JSON lines with ``prompt``). At every save, α is measured on the target's answers to them.
     chat: whether to put held-out prompts into the chat template.
     """
 
@@ -150,8 +154,8 @@ class DrafterTraining:
 class BlockTraining(DrafterTraining):
     """Training settings of a DFlash drafter or a VP-Drafter.
 
-    layers, block_size: shape of a new drafter; None for LAYERS and BLOCK_SIZE.
-    mask_token: mask token of a new drafter, as text; None selects one as ``d2sd.train.block_drafters.mask_id`` does.
+    layers, block_size: number of layers and γ of a new drafter; None: ``LAYERS`` and ``BLOCK_SIZE``.
+    mask_token: mask token of a new drafter, as text; None: chosen as by ``d2sd.train.block_drafters.mask_id``.
     start: folder of a drafter to start from. The drafter determines layers, block size, mask token and ``target_layer_ids``.
     markov_rank: rank of a Markov head to add to the drafter; 0 adds no head.
     """
@@ -185,18 +189,18 @@ class Eagle3Training(DrafterTraining):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairTraining:
-    """Training settings of a first drafter and a VP-Drafter within a given time.
+    """Settings for training a first drafter and a VP-Drafter within a given time.
 
     target: as for ``DrafterTraining``.
     out: folder of both drafters, their training data, and the model card.
     minutes: time for the whole run.
     prompts: prompts for the target to answer; a chat model writes more prompts if there are too few.
     held_out: prompts to measure the drafters on; if empty, some of the training prompts are held out.
-    layers, block_size, target_layer_ids, mask_token, markov_rank: shape of both drafters, as for ``BlockTraining``; by default
-        both read five target layers.
-    draft_vocab_size: as for ``DrafterTraining``; None for 16,384, or for the whole vocabulary if that is smaller.
+    layers, block_size, target_layer_ids, mask_token, markov_rank: as for ``BlockTraining``, for both drafters; by default, they
+        read five target layers.
+    draft_vocab_size: as for ``DrafterTraining``; None: 16,384, or the whole vocabulary if that is smaller.
     max_new_tokens: maximum tokens of an answer.
-    dtype: number type of the target; None for bfloat16 on a GPU, and for the default of ``load_writer`` on a CPU.
+    dtype: number type of the target; None: bfloat16 on a GPU, and the default of ``load_writer`` on a CPU.
     """
 
     target: str | Path

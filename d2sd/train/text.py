@@ -61,8 +61,9 @@ def read_jsonl(path: Path, *fields: str) -> Iterator[dict[str, Any]]:
 class Responses:
     """Texts that consist of a prompt and the target's response.
 
-    ids: (N, S), padded with the end token.
-    prompt_lengths, lengths: number of tokens of each prompt, and of each text (prompt and response), (N,).
+    ids: token ids (N, S), padded with the end token.
+    prompt_lengths: number of tokens of each prompt, (N,).
+    lengths: number of tokens of each text, prompt and response, (N,).
     """
 
     ids: Tensor
@@ -71,7 +72,11 @@ class Responses:
 
 
 def read_responses(path: Path, max_length: int, pad_id: int) -> Responses:
-    """Reads a file of ``regenerate``. Cuts texts to ``max_length`` tokens. Leaves out texts with fewer than two response tokens."""
+    """Reads a file that ``regenerate`` wrote. Texts with fewer than two response tokens are left out.
+
+    max_length: maximum tokens of a text; longer ones are cut.
+    pad_id: token with which shorter texts are padded.
+    """
     texts, prompts = [], []
     for row in read_jsonl(path, "prompt_ids", "response_ids"):
         text = (row["prompt_ids"] + row["response_ids"])[:max_length]
@@ -85,7 +90,11 @@ def read_responses(path: Path, max_length: int, pad_id: int) -> Responses:
 
 
 def frequent_tokens(data: Responses, count: int, vocabulary: int) -> list[int]:
-    """Returns the ids of the ``count`` most frequent tokens of the responses, in ascending order; if necessary, with unused ids."""
+    """Returns the ids of the ``count`` most frequent tokens of the responses, in ascending order. If fewer tokens occur in them,
+    unused ids are added.
+
+    vocabulary: size of the target's vocabulary.
+    """
     if not 1 <= count <= vocabulary:
         raise InputError(f"the draft vocabulary must have 1 to {vocabulary} tokens, not {count}")
     positions = torch.arange(data.ids.shape[1])
@@ -98,14 +107,16 @@ def frequent_tokens(data: Responses, count: int, vocabulary: int) -> list[int]:
 
 
 def requests_of(prompts: Sequence[Sequence[int]]) -> list[WriterRequest]:
-    """Returns a request for each prompt, longest prompts first, so that the last texts to be written are short."""
+    """Returns a request for each prompt. Longest prompts come first, so that short texts are written last."""
     return sorted((WriterRequest(n, list(p)) for n, p in enumerate(prompts)), key=lambda r: -len(r.prompt))
 
 
 def write_by_length(
     target: Target, requests: Sequence[WriterRequest], config: RegenerateConfig
 ) -> Iterator[tuple[WriterRequest, list[int]]]:
-    """Like ``write``, but puts only texts of similar maximum lengths into a batch, since all rows of a batch have equal lengths."""
+    """Does the same as ``write``, but puts only texts of similar maximum lengths into a batch, since all rows of a batch have the
+    same length.
+    """
 
     def size_class(request: WriterRequest) -> int:
         return max(9, (len(request.prompt) + config.max_new_tokens - 1).bit_length())  # 9 bits: up to 512 tokens
@@ -119,11 +130,14 @@ def write_on_server(
 ) -> Iterator[tuple[WriterRequest, list[int]]]:  # fmt: skip
     """Yields every request with the token ids that a server writes after its prompt.
 
-    ``config.batch_size`` requests are sent in parallel. The server must have OpenAI's API. Prompts are sent as token ids, so that the
-    local chat template applies. If the server returns text without ids, the text is tokenised. If the server ended a text before the
-    maximum length without returning an end token, the tokenizer's end token is appended.
+    ``config.batch_size`` requests are sent in parallel. The server must have OpenAI's API. Prompts are sent as token ids, so that
+    the local chat template applies. If the server returns text without ids, the text is tokenised. If the server ended a text
+    before the maximum length without returning an end token, the tokenizer's end token is appended.
 
-    ends: ids of all tokens that end a text. Raises ``InputError`` if a request fails.
+    model: name of the model on the server.
+    ends: ids of all tokens that end a text.
+
+    Raises ``InputError`` if a request fails.
     """
 
     def one(request: WriterRequest) -> tuple[WriterRequest, list[int]]:
@@ -159,12 +173,12 @@ def regenerate(
 ) -> None:
     """Appends a line with ``prompt_ids`` and ``response_ids`` (end token included) to ``out`` for every prompt.
 
-    If an earlier run was interrupted, continues with the prompts that have no response. Raises ``InputError`` if the file
-    belongs to another run.
+    If an earlier run was interrupted, continues with the prompts that have no response. Raises ``InputError`` if the file belongs
+    to another run.
 
-    answer: yields each of the given requests with the target's response; requests with the longest prompts are given first.
+    answer: function that yields each of the given requests with the target's response. Requests with long prompts come first.
     identity: values that must equal those of the earlier run to continue it.
-    most: stop when the file has this many tokens (prompts included); None for no limit.
+    most: stop when the file has this many tokens, prompts included; None: no limit.
     """
     rows = resumed_rows(out, identity)
     left, total = Counter(tuple(row["prompt_ids"]) for row in rows), sum(map(_tokens, rows))
@@ -192,9 +206,10 @@ def _tokens(row: dict[str, Any]) -> int:
 
 
 def resumed_rows(out: Path, identity: dict[str, Any]) -> list[dict[str, Any]]:
-    """Removes an unfinished last line from a file that is to be continued. Returns the rows of the other lines.
+    """Returns the rows of a file that is to be continued. An unfinished last line is removed from the file.
 
-    Stores ``identity`` in a second file, ``out`` + ``.settings.json``. Raises ``InputError`` if ``out`` was written with another identity.
+    identity: settings of the run, which are stored in a second file, ``out`` + ``.settings.json``. Raises ``InputError`` if ``out``
+        was written with other settings.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     note, identity = out.with_name(out.name + ".settings.json"), json.loads(json.dumps(identity))
@@ -254,7 +269,9 @@ def regenerate_responses(
         the target's answers to them.
     dtype: as for ``load_writer``.
     chat: whether to put prompts into the target's chat template; required if there are several turns.
-    server: server with OpenAI's API that runs the target; only the tokenizer is loaded here. None loads and runs the target here.
+    server: server with OpenAI's API that runs the target, so that only the tokenizer is loaded here. None: the target is loaded and
+        runs here.
+
     Raises ``InputError``, for example if ``config.max_new_tokens`` leaves no positions for a prompt.
     """
     if not chat and any(len(turns) > 1 for turns in conversations):
@@ -295,7 +312,12 @@ def _prompts_of(
     answered: Mapping[tuple[int, ...], list[int]],
     room: int,
 ) -> Iterator[list[int]]:
-    """Yields each turn's prompt, cut to the prompt's last ``room`` tokens. Stops after the first prompt without an answer."""
+    """Yields the prompt of each turn of a conversation. Stops after the first prompt that has no answer yet.
+
+    turns: texts of the user's turns.
+    answered: answers by prompt.
+    room: maximum tokens of a prompt; of a longer one, the last tokens are kept.
+    """
     history: list[dict[str, str]] = []
     for turn in turns:
         ids = prompt_ids(tokenizer, name, turn, chat, history)[-room:]
@@ -309,8 +331,8 @@ def _prompts_of(
 def load_writer(target: str | Path, dtype: str | None) -> Target:
     """Returns the target as the engine runs it, on the first GPU (on the CPU if there is no GPU).
 
-    dtype: one of ``d2sd.nets.dtypes.DTYPES``; None for ``mixed`` if this is the engine's default for the target, else float32.
-        For ``mixed``, linear layers are replaced, because batched passes run transformers' own modules.
+    dtype: one of ``d2sd.nets.dtypes.DTYPES``; None: ``mixed`` if this is the engine's default for the target, else float32. For
+        ``mixed``, linear layers are replaced, because batched passes run transformers' own modules.
     """
     device = "cuda" if torch.cuda.is_available() else "cpu"
     writer = load_target(str(target), DTYPES[dtype or "float32"], device)
@@ -324,7 +346,9 @@ def load_writer(target: str | Path, dtype: str | None) -> Target:
 
 
 def load_tokenizer(target: str | Path) -> tuple[Any, frozenset[int], int]:
-    """Returns a target's tokenizer, the ids that end texts, and the maximum number of positions. Raises ``InputError``."""
+    """Returns a target's tokenizer, the ids that end texts, and the maximum number of positions. Raises ``InputError`` if loading
+    fails.
+    """
     source = target_folder(str(target))
     try:
         config = text_config(AutoConfig.from_pretrained(source))
@@ -341,7 +365,7 @@ def load_tokenizer(target: str | Path) -> tuple[Any, frozenset[int], int]:
 def prompt_ids(
     tokenizer: Any, name: str, prompt: str, chat: bool, history: Sequence[Mapping[str, str]] = ()
 ) -> list[int]:
-    """Returns the token ids of a prompt. Without ``chat``, adds special tokens unless the prompt already begins with one.
+    """Returns the token ids of a prompt. Without ``chat``, special tokens are added unless the prompt already begins with one.
 
     name: name of the target, for error messages.
     chat: whether to put the prompt into the chat template, after the messages in ``history``.
@@ -383,7 +407,8 @@ def ask(
 
     If an earlier run was interrupted, keeps its lines. Raises ``InputError`` if the file belongs to a run with other settings.
 
-    count: number of attempts; existing lines count as attempts. See ``write_questions``.
+    first_words, stop: as for ``write_questions``.
+    count: number of attempts to write a question; existing lines count as attempts.
     """
     identity = {**asdict(config), "target": weights_digest(target.base), "first_words": [*first_words]}
     questions = [row["prompt"] for row in resumed_rows(out, identity)]
@@ -405,12 +430,12 @@ def write_questions(
 ) -> Iterator[str]:
     """Yields at most ``count`` different questions written by a chat model, in the order in which they are finished.
 
-    Leaves out repeats, very short questions, and questions that do not end within ``config.max_new_tokens``.
+    Repeats, very short questions, and questions that do not end within ``config.max_new_tokens`` are left out.
 
     first_words: beginnings of the questions, used in turn; a beginning may be empty.
     count: number of attempts to write a question.
     stop: as for ``write``.
-    known: questions of an earlier run; they count as attempts and are not repeated.
+    earlier: questions of an earlier run; they count as attempts and are not repeated.
     """
     header = user_header(target)
     encode, decode = target.tokenizer, target.tokenizer.decode
@@ -427,5 +452,5 @@ def write_questions(
 
 
 def repeat_key(text: str) -> str:
-    """Returns a text's words in lower case without punctuation, as a key to find repeats."""
+    """Returns a text's words in lower case without punctuation. Texts with equal keys count as repeats."""
     return re.sub(r"\W+", " ", text.casefold()).strip()

@@ -33,17 +33,23 @@ KEPT = 0.6  # maximum share of a GPU's free memory for rows
 
 @dataclass(frozen=True, slots=True)
 class WriterRequest:
-    """A prompt and its number."""
+    """A prompt to continue.
+
+    number: number that identifies the request.
+    prompt: token ids.
+    """
 
     number: int
     prompt: list[int]
 
 
 class Rows:
-    """Rows of a batch, and their cache.
+    """The rows of a batch, each of which writes one text at a time, and their cache.
 
-    text: token ids (B, W).
-    place, prompt, last: position of the next token to feed, length of the prompt, and last possible position of the text, (B,).
+    text: token ids of the texts, (B, W).
+    place: position of the next token to feed, (B,).
+    prompt: length of the prompt, (B,).
+    last: last possible position of the text, (B,).
     idle: whether the row has no text to write, (B,).
     """
 
@@ -60,7 +66,7 @@ class Rows:
         self._captures = device.type == "cuda" and target.capturable and target.fixable
 
     def put(self, rows: Sequence[int], requests: Sequence[WriterRequest]) -> None:
-        """Starts to write the texts of ``requests`` in ``rows``."""
+        """Starts to write the texts of ``requests`` in the given rows."""
         device = self.text.device
         index = torch.tensor(rows, device=device)
         lengths = torch.tensor([len(r.prompt) for r in requests], device=device)
@@ -72,7 +78,9 @@ class Rows:
             self.cache.forget(index)
 
     def read(self, count: int) -> None:
-        """Reads the first ``count`` tokens of all rows in one pass. Call it before all steps. Every prompt must be longer."""
+        """Processes the first ``count`` tokens of all rows in one pass. Must be called before the first step. Every prompt must be
+        longer.
+        """
         positions = torch.arange(count, device=self.text.device)[None]
         self._target.read(self.text[:, :count], self.cache, positions)
         self.cache.commit(range(count))
@@ -117,7 +125,7 @@ class Rows:
         return ()
 
     def _choose(self, logits: Tensor) -> Tensor:
-        """Returns (B,) next tokens: the likeliest, or sampled if the temperature is above 0."""
+        """Returns the next token of each row, (B,): the likeliest, or a sampled one if the temperature is above 0."""
         if not self._config.temperature:
             return logits.argmax(-1)
         scores = restrict(logits / self._config.temperature, self._config.top_k, 1.0)
@@ -142,9 +150,10 @@ def write(
 ) -> Iterator[tuple[WriterRequest, list[int]]]:
     """Yields every request with the token ids written after its prompt, end token included, in the order in which texts end.
 
-    If memory is too small for ``config.batch_size`` rows, halves the number of rows.
+    If memory is too small for ``config.batch_size`` rows, the number of rows is halved.
 
-    stop: called regularly. When it returns True, unfinished texts are cut, and no other texts are begun. None lets all texts end.
+    stop: function that is called regularly. When it returns True, unfinished texts are cut, and no other texts are begun. None: all
+        texts end by themselves.
     """
     queue = deque(requests)
     if not queue:
@@ -171,7 +180,12 @@ def _written(
     target: Target, queue: deque[WriterRequest], taken: list[WriterRequest | None], count: int, width: int, config: RegenerateConfig,
     stop: Stop | None,
 ) -> Iterator[tuple[WriterRequest, list[int]]]:  # fmt: skip
-    """Yields the texts of ``queue``, written in one batch. taken: request of each row; None after its text was yielded."""
+    """Yields the texts of ``queue``, written in one batch.
+
+    taken: request of each row, updated in place; None after its text was yielded.
+    count: number of rows.
+    width: maximum tokens of a text, prompt included.
+    """
     kind, rows = target.device.type, Rows(target, count, width, config)
     taken[:] = [queue.popleft() for _ in range(count)]
     begun = [r for r in taken if r is not None]
@@ -204,7 +218,7 @@ def _written(
 
 
 def most_rows(target: Target, width: int) -> int:
-    """Returns the number of rows of ``width`` tokens that fit into free GPU memory, rounded down to a power of two; 64 on a CPU."""
+    """Returns how many rows of ``width`` tokens fit into free GPU memory, rounded down to a power of two; 64 on a CPU."""
     if target.device.type != "cuda":
         return 64
     cache = target.new_cache(8, 1)

@@ -1,1 +1,1 @@
-"""Drafted blocks, boundary posteriors, token trees and the walk: plain Python numbers. Needs no torch."""
+"""Drafted blocks, boundary posteriors, token trees and the walk, in plain Python numbers. Needs no torch."""

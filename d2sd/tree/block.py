@@ -1,4 +1,4 @@
-"""A drafted block: the result of every drafter and the input of token trees."""
+"""A drafted block: what drafters return, and what token trees are built from."""
 
 from __future__ import annotations
 
@@ -13,19 +13,23 @@ Ranked = tuple[Sequence[int], Sequence[float], Sequence[float]]  # tokens, proba
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A draft: tokens after the first ``prefix`` tokens of draft number ``base`` (see ``trace.events.Draft``).
+    """A draft: tokens that continue the first ``prefix`` tokens of another draft, whose number is ``base``.
 
-    All sequences have one entry per drafted token.
+    Draft number 0 is the first draft, whose prefix is empty (see ``trace.events.Draft``). All sequences have one entry per drafted
+    token.
 
+    ids: the drafted tokens.
     confidence: the drafter's probability of the token.
     tokens, probabilities: the drafter's likeliest tokens at the drafted token's position, and their probabilities, best first.
-    logs: natural logarithms of ``probabilities``; they still distinguish tokens whose probabilities underflow to 0; empty if
+    logs: natural logarithms of ``probabilities``, which still distinguish tokens whose probabilities underflow to 0; empty if
         unknown.
     trained: output of a trained confidence head: the probability that the token is accepted if all earlier tokens are; empty
         without a head.
     tempered: the token's probability at other temperatures (``trace.events.TEMPERATURES``); empty if not inspected.
-    after: returns the distribution at a drafted position (from 0), given the previous token; None if positions are independent.
-    whole: returns the probabilities of the target's whole vocabulary at a drafted position, a tensor (V,); None if not kept.
+    after: function that returns the distribution at a drafted position (from 0), given the previous token; None if positions are
+        independent.
+    whole: function that returns the probabilities of all tokens of the target at a drafted position, a tensor (V,); None if not
+        kept.
     """
 
     drafter: DrafterName
@@ -43,5 +47,5 @@ class Block:
 
     @property
     def scores(self) -> Sequence[Sequence[float]]:
-        """``logs``; if empty, the logarithms of ``probabilities``."""
+        """Natural logarithms of ``probabilities``: ``logs`` if they are known, otherwise computed."""
         return self.logs or [[log(p) if p > 0 else -inf for p in row] for row in self.probabilities]

@@ -1,7 +1,7 @@
-"""Predicts where the target will reject the first draft: confidences → boundary posterior → selected prefixes.
+"""Predicts where the target will reject the first draft, and selects the prefixes to re-draft from.
 
-D²SD, arXiv 2606.04446, section 3: the boundary is i if the first i drafted tokens are accepted and the next one is not.
-With the drafter's confidences c as acceptance probabilities:
+D²SD, arXiv 2606.04446, section 3: the boundary is i if the first i drafted tokens are accepted and the next one is not. With the
+drafter's confidences c as acceptance probabilities, its probability is:
 
     r(i) = (c_1 · … · c_i) · (1 − c_{i+1})
 
@@ -18,7 +18,9 @@ import numpy as np
 
 
 class Boundary(NamedTuple):
-    """An estimate: r(i) for i = 0 … γ−2, and the probability of full acceptance; together they sum to 1."""
+    """An estimate of the boundary of a draft: r(i) for i = 0 … γ−2, and the probability that all tokens are accepted. They sum to
+    1.
+    """
 
     posterior: tuple[float, ...]
     full_acceptance: float
@@ -28,7 +30,7 @@ NOTHING_DRAFTED = Boundary((), 0.0)
 
 
 def boundary_posterior(confidence: Sequence[float]) -> Boundary:
-    """Returns the estimate from c_1 … c_{γ−1} of one draft."""
+    """Returns the boundary estimate of one draft from its confidences c_1 … c_{γ−1}."""
     posterior, alive = [], 1.0
     for c in confidence:
         if not 0 <= c <= 1:
@@ -39,10 +41,11 @@ def boundary_posterior(confidence: Sequence[float]) -> Boundary:
 
 
 def boundary_posteriors(confidence: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the estimates of N drafts: r(i), (N, G), −1 after the end of a draft; and the probabilities of full acceptance,
-    (N,).
+    """Returns the boundary estimates of N drafts: r(i), (N, G), and the probabilities that all tokens are accepted, (N,).
 
-    confidence: (N, G), G the length of the longest draft; NaN after the end of a draft.
+    After the end of a draft, its r(i) are −1.
+
+    confidence: (N, G), where G is the length of the longest draft; NaN after the end of a draft.
     """
     drafted = ~np.isnan(confidence)
     alive = np.cumprod(np.where(drafted, confidence, 1.0), axis=1)
@@ -52,11 +55,13 @@ def boundary_posteriors(confidence: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def open_prefixes(ids: Sequence[int], end_ids: Collection[int]) -> int:
-    """Returns how many prefixes of these drafted tokens contain no end-of-text token, counting the empty prefix."""
-    return next((at for at, token in enumerate(ids) if token in end_ids), len(ids)) + 1
+    """Returns the number of prefixes of the drafted tokens ``ids`` that contain no end-of-text token, including the empty prefix."""
+    return next((index for index, token in enumerate(ids) if token in end_ids), len(ids)) + 1
 
 
 def select_prefixes(posterior: Sequence[float], count: int) -> tuple[int, ...]:
-    """Returns the ``count`` prefix lengths with the largest r(i), likeliest first; if equally likely, the shorter first."""
+    """Returns the ``count`` prefix lengths i with the largest r(i), likeliest first. Of equally likely ones, the shorter comes
+    first.
+    """
     order = sorted(range(len(posterior)), key=lambda i: (-posterior[i], i))
     return tuple(order[:count])

@@ -16,11 +16,11 @@ from d2sd.tree.tree import TokenTree
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The candidates scored by one pass.
+    """The candidates that one pass scored.
 
     parents: for each candidate, the index of its parent in ``continued`` of the previous level; 0 in the first level.
-    tokens: token ids.
-    scores: natural logarithms of the paths' probabilities; a score is never larger than the parent's score.
+    tokens: token ids of the candidates.
+    scores: natural logarithms of the probabilities of the candidates' paths; never larger than the score of the parent.
     continued: indices of the candidates that the next level continues, best first.
     """
 
@@ -31,24 +31,24 @@ class Level:
 
 
 def level_tree(anchor: int, levels: Sequence[Level], count: int) -> TokenTree:
-    """Returns the tree of the anchor and the ``count`` best candidates of all levels. If scores are equal, earlier levels
-    come first, then earlier candidates.
+    """Returns the tree of the anchor and the ``count`` best candidates of all levels.
 
-    No child scores higher than its parent, so the selected candidates form a tree.
+    If scores are equal, candidates of earlier levels come first, then earlier candidates. No child has a higher score than its
+    parent, so the selected candidates form a tree.
     """
-    everyone = ((-s, depth, at) for depth, level in enumerate(levels) for at, s in enumerate(level.scores))
-    taken = sorted((depth, at) for _, depth, at in sorted(everyone)[:count])
+    everyone = ((-s, depth, index) for depth, level in enumerate(levels) for index, s in enumerate(level.scores))
+    taken = sorted((depth, index) for _, depth, index in sorted(everyone)[:count])
     number = {place: node for node, place in enumerate(taken, 1)}
     tokens, parents, depths, probabilities = [anchor], [-1], [0], [1.0]
-    for depth, at in taken:
+    for depth, index in taken:
         level, above, score = levels[depth], 0, 0.0
         if depth:
-            parent = levels[depth - 1].continued[level.parents[at]]
+            parent = levels[depth - 1].continued[level.parents[index]]
             above, score = number[depth - 1, parent], levels[depth - 1].scores[parent]
-        tokens.append(level.tokens[at])
+        tokens.append(level.tokens[index])
         parents.append(above)
         depths.append(depth + 1)
-        probabilities.append(exp(min(0.0, level.scores[at] - score)))
+        probabilities.append(exp(min(0.0, level.scores[index] - score)))
     size = len(tokens)
     return TokenTree(
         tuple(tokens), tuple(parents), tuple(depths), (0,) * size, tuple(probabilities), ((),) * size
@@ -56,14 +56,14 @@ def level_tree(anchor: int, levels: Sequence[Level], count: int) -> TokenTree:
 
 
 def continued_nodes(tree: TokenTree, levels: Sequence[Level]) -> list[list[int | None]]:
-    """Returns, for each level, the tree nodes of the continued candidates; None for a candidate that is not in the tree."""
+    """Returns, for each level, the tree nodes of the continued candidates, with None for a candidate that is not in the tree."""
     children = tree.children()
     out: list[list[int | None]] = []
     for level in levels:
         above: list[int | None] = out[-1] if out else [0]
         row: list[int | None] = []
-        for at in level.continued:
-            parent = above[level.parents[at]]
-            row.append(None if parent is None else children.get((parent, level.tokens[at])))
+        for index in level.continued:
+            parent = above[level.parents[index]]
+            row.append(None if parent is None else children.get((parent, level.tokens[index])))
         out.append(row)
     return out

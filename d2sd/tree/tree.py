@@ -1,4 +1,4 @@
-"""The token tree: drafts merged at equal prefixes, rooted at the anchor."""
+"""The token tree: all drafts of a step below their anchor. Drafts with equal prefixes share the nodes of these prefixes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from d2sd.tree.block import Block
 class TokenTree:
     """A token tree. Node 0 is the anchor; parents precede their children. All fields have one entry per node.
 
-    tokens, parents, depths: the anchor has parent −1 and depth 0.
-    blocks: number of the draft that proposed the node (0 = first draft, j = branch j−1); undefined for the anchor.
+    parents: parent of the node; −1 for the anchor.
+    depths: depth of the node; 0 for the anchor.
+    blocks: number of the draft that proposed the node (0: the first draft; j ≥ 1: the j-th further draft); undefined for the
+        anchor.
     probabilities: the drafter's probability of the token; 1 for the anchor.
     candidates: numbers of the drafts that contain the node, ascending.
     """
@@ -32,7 +34,7 @@ class TokenTree:
         return len(self.tokens)
 
     def ancestor_mask(self) -> np.ndarray:
-        """Returns the mask, (N, N) bool: entry [n, m] is True if m is n or an ancestor of n."""
+        """Returns an attention mask, (N, N) bool: mask[n, m] is True if m is n or an ancestor of n."""
         mask = np.zeros((len(self), len(self)), dtype=bool)
         for node, parent in enumerate(self.parents):
             if parent >= 0:
@@ -41,7 +43,7 @@ class TokenTree:
         return mask
 
     def children(self) -> dict[tuple[int, int], int]:
-        """Returns the nodes below the anchor by parent and token."""
+        """Returns the nodes below the anchor, by their parent and token."""
         return dict(zip(zip(self.parents[1:], self.tokens[1:], strict=True), range(1, len(self)), strict=True))
 
     def path(self, node: int) -> tuple[int, ...]:
@@ -60,16 +62,16 @@ class TokenTree:
         return out
 
     def likeliest(self, reach: Sequence[float]) -> list[int]:
-        """Returns the nodes below the anchor in descending order of ``reach``; if equal, the earlier node first.
+        """Returns the nodes below the anchor in descending order of ``reach``. If equal, the earlier node comes first.
 
-        reach: a probability per node, not larger than the probability of its parent.
+        reach: for each node, a probability that is not larger than the probability of its parent.
         """
         return sorted(range(1, len(self)), key=reach.__getitem__, reverse=True)
 
     def keep(self, count: int, order: Sequence[int] | None = None) -> TokenTree:
         """Returns the tree of the anchor and the first ``count`` nodes of ``order``.
 
-        order: result of ``likeliest``; None: ``likeliest(reach())``.
+        order: nodes below the anchor, as ``likeliest`` orders them; None: they are ordered by ``reach()``.
         """
         if len(self) <= count + 1:
             return self
@@ -97,7 +99,11 @@ class TreeBuilder:
         self._children: dict[tuple[int, int], int] = {}
 
     def add(self, parent: int, token: int, block: int, probability: float) -> int:
-        """Returns the child of ``parent`` with this token. A new child is attributed to the draft ``block``."""
+        """Returns the child of ``parent`` with this token, and creates it if it does not exist.
+
+        block: number of the draft to which a new child is attributed.
+        probability: the drafter's probability of the token.
+        """
         node = self._children.get((parent, token))
         if node is None:
             node = self._children[parent, token] = len(self.tokens)
@@ -109,7 +115,10 @@ class TreeBuilder:
         return node
 
     def build(self, candidates: Sequence[Sequence[int]]) -> TokenTree:
-        """Returns the tree; candidates: the drafts' token chains, from which ``TokenTree.candidates`` is computed."""
+        """Returns the tree.
+
+        candidates: token chains of all drafts, from which ``TokenTree.candidates`` is computed.
+        """
         through: list[list[int]] = [[] for _ in self.tokens]
         through[0] = list(range(len(candidates)))
         for number, chain in enumerate(candidates):
@@ -142,7 +151,7 @@ def chains(blocks: Sequence[Any]) -> list[tuple[int, ...]]:
 
 
 def merge_drafts(anchor: int, blocks: Sequence[Block]) -> TokenTree:
-    """Returns one tree of all drafts. Every distinct prefix becomes one node, proposed by the first draft that contains it."""
+    """Returns one tree of all drafts. Every distinct prefix becomes one node, attributed to the first draft that contains it."""
     builder, whole = TreeBuilder(anchor), chains(blocks)
     for number, (block, chain) in enumerate(zip(blocks, whole, strict=True)):
         node = 0

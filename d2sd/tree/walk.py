@@ -1,4 +1,4 @@
-"""The walk, which finds the part of a token tree that the target accepts (sample-and-match)."""
+"""The walk over a token tree, which finds the nodes that the target accepts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from d2sd.tree.tree import TokenTree
 
 @dataclass(frozen=True, slots=True)
 class TreeWalk:
-    """Outcome of one verification.
+    """The result of verifying one tree.
 
     visited: nodes where the target's choice was read, anchor first.
     accepted: nodes below the anchor whose tokens are committed.
@@ -27,12 +27,12 @@ class TreeWalk:
 
 
 def walk(tree: TokenTree, chosen: Sequence[int], end_ids: Collection[int], limit: int) -> TreeWalk:
-    """Returns the walk that follows the target's choices from the anchor.
+    """Follows the target's choices from the anchor down the tree. Returns the walk.
 
-    It commits at most ``limit`` tokens, and none after an end token. The last token is the bonus token, unless an accepted
-    node is an end token or reaches the limit.
+    It commits at most ``limit`` tokens, and none after an end token. The last token is the bonus token, unless an accepted node is
+    an end token or reaches the limit.
 
-    chosen: [n]: the target's token after node n, given the path to it.
+    chosen: chosen[n] is the target's token after node n, given the path to n.
     end_ids: tokens that end the text.
     """
     children = tree.children()
@@ -50,7 +50,11 @@ def walk(tree: TokenTree, chosen: Sequence[int], end_ids: Collection[int], limit
 
 
 def first_draft_boundary(tree: TokenTree, first: Sequence[int], chosen: Sequence[int], outcome: TreeWalk) -> int | None:
-    """Returns the number of leading first-draft tokens that the target accepted; None if the walk ended too early to know."""
+    """Returns how many leading tokens of the first draft the target accepted; None if the walk ended too early to know this.
+
+    first: tokens of the first draft.
+    chosen: as for ``walk``.
+    """
     children, node, visited = tree.children(), 0, set(outcome.visited)
     for count, token in enumerate(first):
         if node not in visited:
@@ -65,6 +69,6 @@ def first_draft_boundary(tree: TokenTree, first: Sequence[int], chosen: Sequence
 
 
 def agreed(draft: Sequence[int], text: Sequence[int]) -> int:
-    """Returns the length of the common prefix."""
+    """Returns the length of the longest common prefix of two token sequences."""
     pairs = zip(draft, text, strict=False)
     return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(draft), len(text)))
