@@ -13,7 +13,7 @@ from app.explore.controls import build_controls, opens_run
 from app.explore.tab import build_explore
 from app.gradio_internals import EarlyHead, set_poll_interval
 from app.guard import GuardedBlocks
-from app.jobs import Call
+from app.jobs import AT_ONCE, Call
 from app.learn.tab import build_learn
 from app.race.tab import build_race
 from app.runs.recordings import MAX_MEGABYTES, SECONDS_KEPT
@@ -133,10 +133,10 @@ def build() -> gr.Blocks:
                 build_calibrate(tab, shown)
             with gr.Tab("Learn", id="learn"):
                 build_learn(shown)
-        opening.learn(lambda: gr.Tabs(selected="learn"), None, tabs, show_progress="hidden", queue=False)
+        opening.learn(lambda: gr.Tabs(selected="learn"), None, tabs, **AT_ONCE)
         shown.open_on(controls.example.click, open_example, controls.told)
-        words.click(None, js=SHOW_WORDS, show_progress="hidden", queue=False)
-        theme_switch.click(None, js=SWITCH_THEME, show_progress="hidden", queue=False)
+        words.click(None, js=SHOW_WORDS, **AT_ONCE)
+        theme_switch.click(None, js=SWITCH_THEME, **AT_ONCE)
         wire_runs(page, shown, race)
         api.publish(page)
     page.queue(max_size=MAX_WAITING)

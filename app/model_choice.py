@@ -13,7 +13,7 @@ import gradio as gr
 
 import d2sd
 from app import models, presets
-from app.jobs import Job, Update
+from app.jobs import AT_ONCE, Job, Update
 from app.methods import ordered
 from app.presets import FIRST
 from app.visitors import public, without_paths
@@ -55,7 +55,7 @@ def follow_model(model: Any, chat: gr.Checkbox, *blocks: gr.Number) -> None:
         template = gr.skip() if chosen == models.FOLDER else models.templated(chosen or "")
         return [template, *(None for _ in blocks)]
 
-    model.input(follow, model, [chat, *blocks], show_progress="hidden", queue=False)
+    model.input(follow, model, [chat, *blocks], **AT_ONCE)
 
 
 def follow_block(inputs: Mapping[str, Any]) -> gr.Number:
@@ -110,7 +110,7 @@ def build_models(model: gr.Dropdown) -> dict[str, gr.components.Component]:
         return *shown, without_paths(sentence), gr.Textbox(summary, visible=bool(summary))
 
     changed = [model.change, vp.change, folder.blur, folder.submit]
-    gr.on(changed, describe, [model, folder, vp], [group, folder, second, plan], show_progress="hidden", queue=False)
+    gr.on(changed, describe, [model, folder, vp], [group, folder, second, plan], **AT_ONCE)
     return {"model": model, "folder": folder, "vp": vp}
 
 

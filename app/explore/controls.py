@@ -152,7 +152,7 @@ def _build_bar(bar: gr.Column) -> Controls:
                 gr.Dataset(visible=not has_examples),
             ]
 
-        inputs["model"].change(suit, inputs["model"], [able, *examples], show_progress="hidden", queue=False)
+        inputs["model"].change(suit, inputs["model"], [able, *examples], **AT_ONCE)
         inputs["method"] = method
         _method_settings(inputs, method)
         follow_model(inputs["model"], inputs["chat"], inputs["block_size"], inputs["second_block_size"])
@@ -206,7 +206,7 @@ def _method_settings(inputs: dict[str, Any], method: gr.Dropdown) -> None:
         used = used_by(chosen)
         return [explained(chosen), *(gr.update(elem_classes=setting_tabs(name, name in used)) for name in of_methods)]
 
-    method.change(explain, method, [info, *(inputs[name] for name in of_methods)], show_progress="hidden", queue=False)
+    method.change(explain, method, [info, *(inputs[name] for name in of_methods)], **AT_ONCE)
 
 
 def explained(method: str) -> str:
