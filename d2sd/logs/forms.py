@@ -233,7 +233,6 @@ def values(pattern: re.Pattern[str], text: str) -> Iterator[tuple[str, Any]]:
 def scaled(name: str, value: Any) -> tuple[str, Any]:
     """Converts a value to seconds or a share, if its name ends with "_ms" or "_percent". Returns the name without this unit, and
     the value.
-
     """
     what, _, unit = name.rpartition("_")
     return (what, value / UNITS[unit]) if unit in UNITS else (name, value)

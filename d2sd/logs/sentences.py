@@ -290,9 +290,8 @@ def _too_long(source: Figures) -> bool:
 
 
 def _shorter_draft(source: Figures, until: str = "") -> Iterator[Sentence]:
-    """Yields a suggestion of a shorter draft, if it would commit almost as many tokens as now.
-
-    until: words before the suggestion, such as "until the cause is found, ".
+    """Yields a suggestion of a shorter draft, if it would commit almost as many tokens as now. ``until``: words before the
+    suggestion.
     """
     drafted = round(source.draft_length or 0)
     measured = len(source.by_position) > 1
@@ -339,9 +338,7 @@ def _longer_draft(source: Figures) -> Iterator[Sentence]:
 
 
 def _constant_rate(accepted: float, drafted: int) -> float:
-    """Returns the acceptance rate per position that, if it is the same at every position, gives ``accepted`` = Σ rate^k over k = 1
-    … ``drafted``.
-    """
+    """Returns the acceptance rate that gives ``accepted`` = Σ rate^k over k = 1 … ``drafted``, if it is the same at every position."""
     low, high = 0.0, 1.0
     for _ in range(50):
         rate = (low + high) / 2
