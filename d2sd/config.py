@@ -126,8 +126,8 @@ class DecodeConfig:
     thinking: only with ``chat``: let the model think first, if its template supports that (Qwen3).
     inspect: record the likeliest tokens at each position, and each drafted token's target probability and rank. Recording takes
         up to 5% of the run's time and does not change the tokens.
-    confidence: from what rejection boundaries are predicted. "softmax": the drafter's probabilities of its tokens; "head": the output
-        of a trained confidence head, which DSpark drafters have.
+    confidence: the values from which rejection boundaries are predicted. "softmax": the drafter's probabilities of its tokens;
+        "head": the output of a trained confidence head, which DSpark drafters have.
 
     Raises ``InputError`` for an invalid value; the message says what to change.
     """

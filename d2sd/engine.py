@@ -99,8 +99,9 @@ class Engine:
         return self.finish(self.request(prompt, config, **settings))()
 
     def finish(self, request: Request) -> Callable[[], Trace]:
-        """Generates a text to its end. Returns a function that builds the trace. Building takes time, so a caller that measures the
-        time of generation should call this function afterwards.
+        """Generates a text to its end. Returns a function that builds the trace of the run.
+
+        Building the trace takes time, so it is left out of measurements: a caller stops its clock before it calls the function.
 
         request: a result of ``request``.
         """

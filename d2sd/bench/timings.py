@@ -234,7 +234,7 @@ def context_row(
 
 
 def ratios(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns, for each context that was measured with both kinds of layers, every time with plain ÷ the time with fused layers.
+    """Returns, for each context that was measured with both kinds of layers, the ratio of every time: plain ÷ fused layers.
 
     rows: results of ``context_row``.
     """

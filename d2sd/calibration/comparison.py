@@ -132,7 +132,7 @@ def _difference(
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Figures of both sides, and B − A. The intervals of all differences hold simultaneously with 95% confidence (Bonferroni).
+    """Figures of both sides, and their differences. The intervals of all differences hold simultaneously (95%, Bonferroni).
 
     unit: name of the resampling unit of the differences.
     paired: whether both sides have the same units, and each resample contains the same units of both sides.

@@ -237,7 +237,7 @@ class DraftingRun:
         return np.array([w.tokens for w in self.walks], float), np.array([len(w.accepted) for w in self.walks], float)
 
     def below(self, level: float) -> bool:
-        """Returns whether the interval of α is below ``level``; if α has no interval, whether α is."""
+        """Returns whether the interval of α, or α itself if it has no interval, is below ``level``."""
         high = self.estimate.high
         return (self.alpha if high is None else high) < level
 

@@ -330,7 +330,7 @@ def ended_at_once(empty: int, texts: int, chat: bool) -> str:
 
 
 def read_text(path: str) -> str:
-    """Returns the text of a prompt file, at most 1 MiB of UTF-8. Raises ``InputError``."""
+    """Returns the text of a prompt file. Raises ``InputError`` if it cannot be read, is larger than 1 MiB, or is not UTF-8."""
     try:
         with open(path, "rb") as f:
             raw = f.read(MAX_PROMPT_BYTES + 1)

@@ -172,7 +172,7 @@ def _step(source: str | None) -> int | None:
 def _answers(arguments: argparse.Namespace, engine: Engine, prompts: Sequence[Prompt]) -> list[Trace]:
     """Returns the target's greedy answers to these prompts, without answers that are too short for a draft.
 
-    Answers are stored in files. The name of a file is a digest of target, settings and prompt, so a stored answer is read again.
+    Answers are stored in files, and reused by later calls. The name of a file is a digest of target, settings and prompt.
     """
     config = DecodeConfig("autoregressive", arguments.max_new_tokens, chat=arguments.chat, inspect=False)
     alone, folder = (

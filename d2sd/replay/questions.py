@@ -121,7 +121,7 @@ def redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Redraft:
         (block,) = drafter.draft(event.anchor, [first.ids[:prefix]], size, 1)
 
     def accepted(draft: Sequence[int], length: int) -> int:
-        """Returns how many tokens the target accepts of the first ``length`` first-draft tokens, followed by ``draft``."""
+        """Returns the number of accepted tokens of a chain: the first ``length`` tokens of the first draft, then ``draft``."""
         return agreed((*first.ids[:length], *draft), goal)
 
     of_first, of_redraft = accepted(first.ids, 0), accepted(block.ids, prefix)
