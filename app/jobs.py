@@ -298,7 +298,7 @@ class Jobs:
 
     def __init__(self, ticket: gr.State, notice: gr.Textbox, stop: gr.Button | None = None) -> None:
         self.ticket, self.notice = ticket, notice
-        self.buttons = [] if stop is None else [stop]
+        self.buttons = [] if stop is None or self.in_view else [stop]
         self.told: list[Any] = [notice, *self.buttons]
         if stop is not None:
             stop.click(self.cancel, ticket, notice, **AT_ONCE)
@@ -367,7 +367,7 @@ class Jobs:
     def cancel(self, ticket: Ticket) -> Any:
         reports = ticket.job is not None and ticket.job.active and ticket.job.reports_end
         waited = ticket.stop()
-        return gr.skip() if reports else sentence(note=CANCELLED if waited else "")
+        return gr.skip() if reports or self.in_view else sentence(note=CANCELLED if waited else "")
 
 
 class FileJobs(Jobs):
@@ -411,14 +411,6 @@ class QuestionJobs(ModelJobs):
     """
 
     in_view = True
-
-    def __init__(self, ticket: gr.State, notice: gr.Textbox, stop: gr.Button | None = None) -> None:
-        super().__init__(ticket, notice)
-        if stop is not None:
-            stop.click(self.cancel, ticket, None, **AT_ONCE)
-
-    def cancel(self, ticket: Ticket) -> None:
-        ticket.stop()
 
 
 def _hidden_at_rest(ticket: Ticket) -> Any:

@@ -70,7 +70,7 @@ def _wire_replays(shown: ExploreTab) -> None:
     """Wire the request for replays of the shown run, and the view's own button that stops them."""
     jobs, view = QuestionJobs(gr.State(Ticket()), shown.controls.notice), shown.view
     jobs.on(view.replays, replay_settings, [shown.session], [view])
-    view.halt(jobs.cancel, jobs.ticket, None, **AT_ONCE)
+    view.halt(jobs.cancel, jobs.ticket, jobs.notice, **AT_ONCE)
 
 
 def _wire_download(shown: ExploreTab) -> None:

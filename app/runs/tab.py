@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,13 +53,17 @@ NAME_WINDOW = """(...values) => {
 }"""
 
 
+# Fields of the list's events, in the order of the arguments of the method of ``History`` with the same name
+CHANGES = {"rename": ("key", "label"), "move": ("key", "by"), "remove": ("key",)}
+
+
 def wire_runs(page: gr.Blocks, shown: ExploreTab, race: Any) -> None:
     """Wire the list, the form and the load event of the page. ``race``: the Race tab."""
     session, controls, runs, view = shown.session, shown.controls, shown.runs, shown.view
     notice, told = controls.notice, controls.told
     shown.open_on(runs.show, show_run, told)
-    for event, change in ((runs.rename, rename), (runs.move, move), (runs.remove, remove)):
-        event(change, session, runs, **AT_ONCE)
+    for name in CHANGES:
+        getattr(runs, name)(change(name), session, runs, **AT_ONCE)
     runs.file(file, session, [runs, told], **AT_ONCE)
     runs.together(together, session, [runs, told], **FILES)
     controls.back.click(shown.own, session, [*controls.values, controls.back], **AT_ONCE)
@@ -151,22 +155,15 @@ def show_run(call: Call, session: Session) -> tuple[RecordedRun, str, str]:
     return recording.run, recording.source, ""
 
 
-def rename(session: Session, data: gr.EventData) -> str:
-    fields = event_fields(data)
-    session.history.rename(fields.get("key"), fields.get("label"))
-    return runs_drawing(session)
+def change(name: str) -> Callable[[Session, gr.EventData], str]:
+    """Returns the answer to an event of the list, which calls the method of ``History`` with this name."""
 
+    def changed(session: Session, data: gr.EventData) -> str:
+        fields = event_fields(data)
+        getattr(session.history, name)(*(fields.get(field) for field in CHANGES[name]))
+        return runs_drawing(session)
 
-def move(session: Session, data: gr.EventData) -> str:
-    fields = event_fields(data)
-    session.history.move(fields.get("key"), fields.get("by"))
-    return runs_drawing(session)
-
-
-def remove(session: Session, data: gr.EventData) -> str:
-    """Remove a run from the list. If the run is shown, it remains visible until another run is shown."""
-    session.history.remove(event_fields(data).get("key"))
-    return runs_drawing(session)
+    return changed
 
 
 def file(session: Session, data: gr.EventData) -> tuple[Any, Any]:

@@ -13,7 +13,7 @@ from app import presets
 from app.explore.tab import open_trace
 from app.runs import share
 from app.runs.share import class_page, hand_out, window_file
-from app.runs.tab import move, together
+from app.runs.tab import change, together
 from app.session import History, Session
 from d2sd import InputError
 from d2sd.trace.run import RecordedRun
@@ -92,10 +92,10 @@ def test_class_page_title_is_cleaned_and_escaped(kept):
 def test_move_reorders_runs_and_numbers(kept):
     session = Session(history=kept, shown=kept.runs[0].run)
     first, second, third = (k.run.key for k in kept.runs)
-    move(session, Event(key=third, by=-1))
+    change("move")(session, Event(key=third, by=-1))
     assert kept.numbered("2").run.key == third
     for key, by in ((first, -1), (second, 1), ("gone", 1), (first, "1"), (first, None)):
-        move(session, Event(key=key, by=by))
+        change("move")(session, Event(key=key, by=by))
     assert [k.run.key for k in kept.runs] == [first, third, second]
 
 

@@ -12,7 +12,7 @@ from app.explore.controls import Controls, ExploreTab
 from app.race.run import recorded_race
 from app.race.tab import RaceTab, race_query
 from app.runs.recordings import Recording
-from app.runs.tab import GONE, remove, rename, show_run
+from app.runs.tab import GONE, change, show_run
 from app.runs.view import about
 from app.session import Histories, History, Session
 from app.settings import SETTINGS
@@ -79,10 +79,12 @@ def test_history_numbers_runs_from_oldest():
 def test_listed_run_is_renamed_and_removed():
     session = Session()
     run = session.history.keep(presets.opening(), "Recorded")
-    assert json.loads(rename(session, Event(key=run.key, label="  my   run ")))["runs"][0]["label"] == "my run"
-    rename(session, Event(key=run.key, label=" "))
+    assert (
+        json.loads(change("rename")(session, Event(key=run.key, label="  my   run ")))["runs"][0]["label"] == "my run"
+    )
+    change("rename")(session, Event(key=run.key, label=" "))
     assert session.history.runs[0].label == "my run"
-    assert json.loads(remove(session, Event(key=run.key)))["runs"] == []
+    assert json.loads(change("remove")(session, Event(key=run.key)))["runs"] == []
 
 
 def test_history_limits_sets_and_renames_equal_titles():
