@@ -13,7 +13,7 @@ from app.explore.controls import build_controls, opens_run
 from app.explore.tab import build_explore
 from app.gradio_internals import EarlyHead, set_poll_interval
 from app.guard import GuardedBlocks
-from app.jobs import AT_ONCE, Call
+from app.jobs import AT_ONCE
 from app.learn.tab import build_learn
 from app.race.tab import build_race
 from app.runs.recordings import MAX_MEGABYTES, SECONDS_KEPT
@@ -22,7 +22,6 @@ from app.session import Session
 from app.settings import meanings
 from app.view import ROUTES, STATIC, drawn_view, fonts
 from d2sd.figures.modules import join_modules
-from d2sd.trace.run import RecordedRun
 
 SECONDS_BETWEEN_CLEANINGS = 600
 MAX_WAITING = 200  # queued calls
@@ -104,12 +103,6 @@ def launch_options() -> dict[str, Any]:
     }
 
 
-@opens_run
-def open_example(call: Call, session: Session) -> tuple[RecordedRun, str, str]:
-    """Returns the recorded run of another model."""
-    return presets.second(), "Recorded", ""
-
-
 def build() -> gr.Blocks:
     """Returns the page. Models are loaded at the first run."""
     cleaning = (SECONDS_BETWEEN_CLEANINGS, SECONDS_KEPT)
@@ -134,7 +127,8 @@ def build() -> gr.Blocks:
             with gr.Tab("Learn", id="learn"):
                 build_learn(shown)
         opening.learn(lambda: gr.Tabs(selected="learn"), None, tabs, **AT_ONCE)
-        shown.open_on(controls.example.click, open_example, controls.told)
+        recorded = opens_run(lambda *_: (presets.second(), "Recorded", ""))
+        shown.open_on(controls.example.click, recorded, controls.told)
         words.click(None, js=SHOW_WORDS, **AT_ONCE)
         theme_switch.click(None, js=SWITCH_THEME, **AT_ONCE)
         wire_runs(page, shown, race)

@@ -175,12 +175,12 @@ def stream(run: Prepared, stop: Callable[[], bool], share: ThreadShare | None = 
     """
     if ON_ZERO_GPU:
         return _on_zero_gpu(run, stop)
-    on_cpu = run.engine.models.target.device.type == "cpu"
-    watched = share if share is not None and on_cpu else ThreadShare()
+    if share is None or run.engine.models.target.device.type != "cpu":
+        share = ThreadShare()
 
     def work(put: Callable[[Event], None]) -> None:
         with closing(run.engine.run(run.request, stop)) as events:  # type: ignore[type-var]
-            while (event := watched.next(events)) is not None:
+            while (event := share.next(events)) is not None:
                 put(event)
 
     return on_worker(work)

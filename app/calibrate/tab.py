@@ -11,7 +11,7 @@ import orjson
 import d2sd
 from app import presets
 from app.calibrate import measure
-from app.explore.controls import ExploreTab, opens_run, run_buttons
+from app.explore.controls import ExploreTab, RunToOpen, opens_run, run_buttons
 from app.gradio_internals import View, hidden_when, inside
 from app.jobs import AT_ONCE, BESIDE, Call, Job, ModelJobs, Ticket, Update, answer, notice_box, sentence
 from app.machine import release_memory
@@ -25,7 +25,6 @@ from app.streaming import RunRequest
 from app.view import FIGURES, drawn_view
 from d2sd import InputError
 from d2sd.bench import prompts
-from d2sd.trace.run import RecordedRun
 
 OTHERS = {"The run in Explore": "shown", "Prompts of my own": "own", "Trace files and logs": "files"}
 # Runs in the browser: a late answer of the server for an earlier source could hide the file field during an upload. A source with fields of
@@ -226,7 +225,7 @@ def _prompt_request(
 
 
 @opens_run
-def _open(call: Call, session: Session, recordings: Recordings) -> tuple[RecordedRun, str, str] | None:
+def _open(call: Call, session: Session, recordings: Recordings) -> RunToOpen | None:
     if call.data.get("loaded"):
         return None
     index, runs = call.data.get("run"), recordings.runs
@@ -234,13 +233,13 @@ def _open(call: Call, session: Session, recordings: Recordings) -> tuple[Recorde
 
 
 @opens_run
-def _open_side(call: Call, session: Session, recordings: Recordings) -> tuple[RecordedRun, str, str]:
+def _open_side(call: Call, session: Session, recordings: Recordings) -> RunToOpen:
     """Returns the run whose key the call contains. It belongs to the measured set, or to a set with which it is compared."""
     runs = [*recordings.runs, *(kept for kept_set in session.history.sets for kept in kept_set.runs)]
     return _stored(next((kept for kept in runs if kept.run.key == call.data.get("key")), None))
 
 
-def _stored(recording: Recording | None) -> tuple[RecordedRun, str, str]:
+def _stored(recording: Recording | None) -> RunToOpen:
     if recording is None:
         raise InputError("This run is no longer stored; measure again.")
     return recording.run, "Calibrate", recording.label

@@ -235,7 +235,10 @@ def explorer_view(value: str | None = None) -> View:
     return script_view(value, viewer_script(), elem_id="explorer", served=True)
 
 
-def opens_run(find: Callable[..., tuple[RecordedRun, str, str] | None]) -> Callable[..., tuple[Any, Any, Any]]:
+RunToOpen = tuple[RecordedRun, str, str]  # the run, its source and its label
+
+
+def opens_run(find: Callable[..., RunToOpen | None]) -> Callable[..., tuple[Any, Any, Any]]:
     """Returns the answer to a call that opens a run in Explore, at ``step`` and ``node`` of the call's data if they are given.
 
     The answer has updates of the view, the tabs and the notice. The tab stays the same if the data has a false ``open``.

@@ -32,29 +32,22 @@ def build_explore(session: gr.State, controls: Controls, tabs: gr.Tabs) -> Explo
     shown = ExploreTab(session, controls, view, controls.runs, tabs)
     wire_run(shown)
     _wire_download(shown)
-    _wire_question(shown, "redraft", view.redraft)
-    _wire_question(shown, "typed", view.typed)
+    _wire_question(shown, "redraft")
+    _wire_question(shown, "typed")
     _wire_replays(shown)
-    opened = answer(
-        controls.upload.upload,
-        open_trace,
-        session,
-        [session, controls.upload],
-        [view],
-        controls.notice,
-        show_progress="minimal",
+    given = [session, controls.upload]
+    shown.after(
+        answer(controls.upload.upload, open_trace, session, given, [view], controls.notice, show_progress="minimal")
     )
-    shown.after(opened)
     view.missed(send_again, session, view, **AT_ONCE)
     view.export(share.export, session, [view, controls.notice], **FILES)
     return shown
 
 
-def _wire_question(shown: ExploreTab, name: MessageKind, event: Any) -> None:
+def _wire_question(shown: ExploreTab, name: MessageKind) -> None:
     """Wire a kind of question about the shown step. A question waits in the queue like a run, but cancels no run.
 
     name: a key of ``QUESTIONS``.
-    event: the view's event.
     """
 
     def run(job: Job, session: Session) -> Iterator[Update[str]]:
@@ -63,7 +56,7 @@ def _wire_question(shown: ExploreTab, name: MessageKind, event: Any) -> None:
 
     # the notice of a run stays, unless the question has to show its place in the queue
     jobs = QuestionJobs(gr.State(Ticket()), shown.controls.notice, shown.controls.stop)
-    jobs.on(event, run, [shown.session], [shown.view])
+    jobs.on(getattr(shown.view, name), run, [shown.session], [shown.view])
 
 
 def _wire_replays(shown: ExploreTab) -> None:

@@ -11,13 +11,12 @@ from typing import Any
 import orjson
 
 from app import presets
-from app.explore.controls import ExploreTab, opens_run
+from app.explore.controls import ExploreTab, RunToOpen, opens_run
 from app.jobs import Call
 from app.session import Session
 from app.view import APP, drawn_view, panel_sheets
 from d2sd.figures.viewer import PageRun, runs_page, viewer_styles
 from d2sd.trace.metrics import instructiveness
-from d2sd.trace.run import RecordedRun
 from d2sd.trace.trace import Trace
 
 SHEETS = ("learn/learn.css",)
@@ -37,10 +36,9 @@ def build_learn(explore_tab: ExploreTab) -> None:
     )
 
     @opens_run
-    def open_recorded(call: Call, session: Session) -> tuple[RecordedRun, str, str] | None:
-        return (
-            None if call.data.get("own") else (presets.opening(), "Recorded", "")
-        )  # Explore has one's own run already
+    def open_recorded(call: Call, session: Session) -> RunToOpen | None:
+        # Explore shows one's own run already
+        return None if call.data.get("own") else (presets.opening(), "Recorded", "")
 
     explore_tab.open_on(learn.select, open_recorded, explore_tab.controls.told)
 

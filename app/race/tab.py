@@ -12,7 +12,7 @@ import gradio as gr
 import orjson
 
 from app import links, models
-from app.explore.controls import ExploreTab, filled_in, opens_run, run_buttons
+from app.explore.controls import ExploreTab, RunToOpen, filled_in, opens_run, run_buttons
 from app.gradio_internals import View, inside
 from app.jobs import AT_ONCE, Call, Job, ModelJobs, Ticket, Update, answer, hide_problem_on, notice_box, sentence
 from app.methods import DEFAULT_LANES, LANES, PLAIN, lane_title, method_of, ordered, trace_lane
@@ -27,7 +27,6 @@ from app.streaming import RunRequest
 from app.view import drawn_view
 from d2sd import METHODS, InputError
 from d2sd.calibration import RunStatistics
-from d2sd.trace.run import RecordedRun
 
 FILLED_IN = ("block_size", "second_block_size", "node_budget")  # the engine fills these in for each method
 MAX_LANES = 8  # of runs of the list
@@ -216,7 +215,7 @@ def shown_race(session: Session) -> Race:
 
 
 @opens_run
-def open_lane(call: Call, session: Session) -> tuple[RecordedRun, str, str]:
+def open_lane(call: Call, session: Session) -> RunToOpen:
     raced, number = shown_race(session), call.data.get("lane")
     lanes = raced.lanes
     if not isinstance(number, int) or not 0 <= number < len(lanes) or not lanes[number].trace.steps:

@@ -10,7 +10,7 @@ from typing import Any
 import gradio as gr
 
 from app import links, models
-from app.explore.controls import ExploreTab, opens_run
+from app.explore.controls import ExploreTab, RunToOpen, opens_run
 from app.gradio_internals import event_fields
 from app.guard import step_number
 from app.jobs import AT_ONCE, FILES, Call, sentence
@@ -148,7 +148,7 @@ def open_link(session: Session, link: Link, query: Mapping[str, str], model: str
 
 
 @opens_run
-def show_run(call: Call, session: Session) -> tuple[RecordedRun, str, str]:
+def show_run(call: Call, session: Session) -> RunToOpen:
     recording = session.history.find(call.data.get("key"))
     if recording is None:
         raise InputError(GONE)
