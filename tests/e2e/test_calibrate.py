@@ -26,6 +26,7 @@ from tests.e2e.driving import (
 
 pytestmark = pytest.mark.e2e
 AT_ONCE = 60  # steps that are listed before “Show more”
+FILES = "Trace files and logs"
 
 
 @pytest.fixture(scope="module")
@@ -64,17 +65,8 @@ def listed(page: Page, heading: str, count: int) -> None:
     expect(rows(page)).to_have_count(count)
 
 
-def shown_step(row: Locator) -> int:
-    """Returns the number, from 0, of the step in this row."""
-    return int((row.locator("b").first.text_content() or "").removeprefix("Step ")) - 1
-
-
-def choose_files(page: Page) -> None:
-    measure_what(page, "Trace files and logs")
-
-
 def send(page: Page, *files: tuple[str, bytes]) -> None:
-    choose_files(page)
+    measure_what(page, FILES)
     page.locator("#traces input[type=file]").set_input_files(
         [{"name": name, "mimeType": "application/octet-stream", "buffer": content} for name, content in files]
     )
@@ -84,23 +76,13 @@ def test_figure_mark_lists_steps_and_theme_change_redraws_in_place(calibrate: Pa
     with calibrate.expect_download() as saved:
         calibrate.locator("#calibration [data-save=json]").click()
     assert json.loads(saved.value.path().read_text(encoding="utf-8"))["report"] == report
-    surest = "Steps worth seeing"
-    rejected = sum(s.actual_boundary is not None and s.actual_boundary < 15 for s in presets.opening().trace().steps)
-    listed(calibrate, surest, rejected)
     last = len(report["uniform"]) - 1
     click_mark(calibrate, "uniform", last)
     listed(calibrate, "Confidence 0.9–1", report["uniform"][-1]["count"])
     click_mark(calibrate, "uniform", last)
-    listed(calibrate, surest, rejected)
+    expect(calibrate.locator("#calibration .members h3")).to_have_text("Steps worth seeing")
     click_mark(calibrate, "matrix", len(report["matrix"]["counts"]) + 1)
     listed(calibrate, "Predicted 1, actual 1", report["matrix"]["counts"][1][1])
-    click_mark(calibrate, "gains", 0)
-    expect(rows(calibrate)).to_have_count(report["gains"]["sources"][0]["won"])
-    calibrate.locator("#calibration .members .icon").click()
-    listed(calibrate, surest, rejected)
-    expect(
-        drawn_figure(calibrate, "uniform").get_by_role("button", name=re.compile("share|cloud", re.I))
-    ).to_have_count(0)
     drawing = drawn_figure(calibrate, "uniform").locator(".main-svg").first.element_handle()
     light = drawing.evaluate("drawing => drawing.style.background")
     other = "([drawing, light]) => drawing.isConnected && drawing.style.background !== light"
@@ -114,20 +96,14 @@ def test_figure_table_lists_steps_by_keyboard_and_step_opens_in_explore(calibrat
     figure = calibrate.locator("#calibration [data-figure=uniform]")
     figure.get_by_role("button", name="Table").focus()
     calibrate.keyboard.press("Enter")
-    row = figure.locator("tbody tr").last
-    cells = row.locator("td").all_text_contents()
-    assert cells[:3] == [str(last["count"]), f"{last['confidence']:.3f}", f"{last['accepted']:.3f}"]
-    number = row.locator("button")
+    number = figure.locator("tbody tr").last.locator("button")
     number.focus()
     calibrate.keyboard.press("Enter")
     listed(calibrate, "Confidence 0.9–1", last["count"])
     expect(number).to_have_attribute("aria-pressed", "true")
-    calibrate.keyboard.press("Enter")
-    expect(number).to_have_attribute("aria-pressed", "false")
-    calibrate.keyboard.press("Enter")
-    step = shown_step(rows(calibrate).nth(3))
-    assert max(presets.opening().trace().steps[step].first_draft.confidence) >= 0.9
-    rows(calibrate).nth(3).click()
+    row = rows(calibrate).nth(3)
+    step = int((row.locator("b").first.text_content() or "").removeprefix("Step ")) - 1
+    row.click()
     expect(calibrate.locator("#tree")).to_be_visible()
     expect(view(calibrate)).to_have_attribute("data-pinned", str(step))
     expect(view(calibrate)).to_have_attribute("data-node", re.compile(r"^\d+$"))
@@ -135,22 +111,10 @@ def test_figure_table_lists_steps_by_keyboard_and_step_opens_in_explore(calibrat
     expect(drawn_figure(calibrate, "positions").locator(".shapelayer path").first).to_be_attached()
 
 
-def test_trace_files_are_measured_again_and_bad_file_keeps_figures(calibrate: Page, report):
+def test_trace_files_are_measured_and_bad_file_keeps_figures(calibrate: Page, report):
     figures, notice = calibrate.locator("#calibration .figures"), calibrate.locator("#calibrate-notice textarea")
-    before = figures.text_content()
-    choose_files(calibrate)
-    fold(calibrate)
-    calibrate.locator("#measure").click()
-    expect(notice).to_have_value(re.compile("choose one or more trace files first"))
-    assert figures.text_content() == before
     trace = "".join(f"{line}\n" for line in presets.opening().lines()).encode()
     send(calibrate, ("one.jsonl", trace), ("two.jsonl", trace))
-    expect(title(calibrate)).to_have_text("2 trace files")
-    measure_what(calibrate, "The run in Explore")
-    expect(title(calibrate)).to_contain_text("The run in Explore")
-    choose_files(calibrate)
-    fold(calibrate)
-    calibrate.locator("#measure").click()
     expect(title(calibrate)).to_have_text("2 trace files")
     list_steps(calibrate, "uniform", 9)
     listed(calibrate, "Confidence 0.9–1", AT_ONCE)
@@ -165,13 +129,12 @@ def test_trace_files_are_measured_again_and_bad_file_keeps_figures(calibrate: Pa
 
 
 def test_pasted_log_report_hides_when_source_changes(calibrate: Page):
-    choose_files(calibrate)
+    measure_what(calibrate, FILES)
     log, report = calibrate.locator("#pasted-log textarea"), calibrate.locator("#doctor-report")
     log.fill("draft acceptance = 0.25000 (100 accepted / 400 generated)")
     fold(calibrate)
     calibrate.locator("#measure").click()
     expect(report).to_contain_text("llama.cpp")
-    expect(report).to_be_visible()
     calibrate.locator("#doctor-close").click()
     expect(report).to_be_hidden()
     calibrate.locator("#measure").click()
@@ -185,7 +148,6 @@ def test_own_prompts_show_progress_and_stop_keeps_finished_prompts(calibrate: Pa
     expect(calibrate.locator("#calibration progress")).to_be_visible()
     calibrate.locator("#stop-measuring").click()
     expect(title(calibrate)).to_contain_text("stopped: ")
-    expect(calibrate.locator("#calibration progress")).to_be_hidden()
     expect(rows(calibrate).first).to_be_visible()
 
 
@@ -198,25 +160,16 @@ def test_measured_set_is_compared_with_an_earlier_one_and_its_step_opens_in_expl
         calibrate.locator("#measure").click()
         expect(title(calibrate)).to_have_text(f"3 prompts of heldout with {method}")
     expect(calibrate.locator("#calibration [data-done='3'], #calibration[data-done='3']")).to_be_attached()
-    expect(calibrate.locator("#calibration .more").first).to_contain_text("3 runs")
     calibrate.locator("#against input").click()
     calibrate.get_by_role("option", name=re.compile("^against 3 prompts of heldout with D²SD")).click()
     compared = calibrate.locator("#compared")
     expect(compared.locator("h2.result")).to_contain_text("DFlash")
-    options = compared.locator("select option").all_text_contents()
-    assert len(options) == 3
-    assert not any("(differ)" in option for option in options)  # at temperature 0, both methods write the same texts
+    expect(compared.locator("select option")).to_have_count(3)
     compared.locator("select").select_option("1")
     expect(compared.locator(".texts .status")).to_contain_text("Both wrote the same text.")
     compared.locator(".about button").first.click()
     expect(view(calibrate)).to_be_visible()
     expect(view(calibrate)).to_have_attribute("data-pinned", re.compile(r"\d"))
-    compared_run = view(calibrate).get_attribute("data-run") or ""
     calibrate.get_by_role("tab", name="Calibrate").click()
     choose_from(calibrate, "against", "against …")
     expect(compared).to_be_hidden()
-    step = shown_step(rows(calibrate).last)
-    rows(calibrate).last.click()
-    expect(view(calibrate)).to_be_visible()
-    expect(view(calibrate)).not_to_have_attribute("data-run", compared_run)
-    expect(view(calibrate)).to_have_attribute("data-pinned", str(step))

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
-from contextlib import suppress
-from socketserver import BaseRequestHandler, ThreadingTCPServer
-from threading import Thread
-from urllib.parse import urlparse
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -24,6 +19,7 @@ from tests.e2e.driving import (
     view,
     window,
 )
+from tests.page_client import served
 
 pytestmark = pytest.mark.e2e
 COUNT_FRAMES = """() => {
@@ -85,47 +81,13 @@ def test_closed_window_frees_models_for_another(laptop, address, module_page: Pa
     finished(page)
 
 
-class Relay(ThreadingTCPServer):
-    """Passes connections on to the page's server, until it is cut."""
-
-    daemon_threads = True
-
-    def __init__(self, port: int) -> None:
-        super().__init__(("127.0.0.1", 0), Connection)
-        self.port, self.open = port, list[socket.socket]()
-        self.address = f"http://127.0.0.1:{self.server_address[1]}"
-        Thread(target=self.serve_forever, daemon=True).start()
-
-    def cut(self) -> None:
-        self.shutdown()
-        self.server_close()
-        for end in self.open:
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-
-
-class Connection(BaseRequestHandler):
-    server: Relay
-
-    def handle(self) -> None:
-        with socket.create_connection(("127.0.0.1", self.server.port)) as there:
-            self.server.open += [self.request, there]
-            Thread(target=self.copy, args=(there, self.request), daemon=True).start()
-            self.copy(self.request, there)
-
-    def copy(self, source: socket.socket, target: socket.socket) -> None:
-        with suppress(OSError):
-            while content := source.recv(2**16):
-                target.sendall(content)
-            target.shutdown(socket.SHUT_WR)
-
-
-def test_lost_server_shows_sentence_and_keeps_page(laptop, address):
-    relay = Relay(urlparse(address).port)
-    with window(laptop, relay.address) as page:
+def test_lost_server_shows_sentence_and_keeps_page(laptop):
+    with served() as lost, window(laptop, lost.address) as page:
         choose_method(page, "autoregressive")
         start(page, "🙂", 2000)  # does not stop early
-        relay.cut()
+        lost.server.should_exit = True
+        for connection in [*lost.server.server_state.connections]:
+            connection.transport.abort()
         expect(page.locator(".toast-body")).to_contain_text(re.compile("connection.*lost", re.I))
         assert int(view(page).get_attribute("data-steps") or 0) > 0
         expect(page.locator("#follow")).to_have_text("Waiting …")
