@@ -35,12 +35,10 @@ def build_explore(session: gr.State, controls: Controls, tabs: gr.Tabs) -> Explo
     _wire_question(shown, "redraft")
     _wire_question(shown, "typed")
     _wire_replays(shown)
-    given = [session, controls.upload]
-    shown.after(
-        answer(controls.upload.upload, open_trace, session, given, [view], controls.notice, show_progress="minimal")
-    )
+    upload, notice = controls.upload, controls.notice
+    shown.after(answer(upload.upload, open_trace, session, [session, upload], [view], notice, show_progress="minimal"))
     view.missed(send_again, session, view, **AT_ONCE)
-    view.export(share.export, session, [view, controls.notice], **FILES)
+    view.export(share.export, session, [view, notice], **FILES)
     return shown
 
 
