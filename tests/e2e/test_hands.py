@@ -116,7 +116,9 @@ def covered(page: Page) -> list[str]:
 
 def resized(page: Page, size: tuple[int, int]) -> None:
     page.set_viewport_size({"width": size[0], "height": size[1]})
-    page.evaluate("async () => { for (let n = 0; n < 3; n += 1) await new Promise(requestAnimationFrame); }")
+    page.evaluate(
+        "new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(go))))"
+    )
 
 
 @pytest.mark.parametrize("size", [SIZES[0], pytest.param(SIZES[1], marks=pytest.mark.soak), SIZES[2]])
