@@ -129,9 +129,10 @@ class Ticket:
         self.job = job
 
     def start(self, work: object, number: int | None = None, even_stopped: bool = False) -> Job | None:
-        """Start and return the newest job, if it has this work and this number and did not start yet. Otherwise return None.
+        """Starts and returns the newest job, if the queued call with this work and number requested it and it did not start yet.
+        Otherwise returns None.
 
-        A queued call has the values that the form had when it was queued, so it must not start the job of a later call.
+        The job of a later call is not started: the queued call has older values of the form.
 
         even_stopped: whether a job that was stopped while it waited is started too.
         """

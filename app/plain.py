@@ -73,9 +73,9 @@ class PlainStep:
             self._take(times, len(self._run.request.ids) + len(times), False)
 
     def _take(self, times: Sequence[StageSeconds], end: int, disturbed: bool) -> None:
-        """Set the time from steps of plain decoding, and store it if the steps were steady and undisturbed.
+        """Sets the step time of plain decoding from measured steps, and stores it if the steps were steady and undisturbed.
 
-        end: number of tokens before the last step.
+        end: number of tokens of the text before the last of these steps.
         """
         self.costs, steady = plain_step(times, end - len(times) // 2, date.today().isoformat())
         self.clean = steady and not disturbed

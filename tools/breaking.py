@@ -305,7 +305,7 @@ def scaled(by: float) -> Callable[[torch.Tensor], torch.Tensor]:
 
 
 def by_column(w: torch.Tensor) -> torch.Tensor:
-    """Returns the entries of a matrix written column by column and read row by row, in the original shape."""
+    """Returns a matrix of the same shape, whose rows are filled with the entries of ``w`` in the order of its columns."""
     return w.T.contiguous().view_as(w)
 
 

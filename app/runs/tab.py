@@ -114,7 +114,8 @@ class Opened:
 
     segment: update of the view in Explore.
     notice: update of the notice box.
-    stored: whether the link's run was in the list of runs. The form then keeps the values that it had in this window.
+    stored: whether the link's run was in the list of runs. In this case, the form keeps the values that the user entered in this
+        window.
     starts: whether the run that the link asks for starts immediately.
     """
 

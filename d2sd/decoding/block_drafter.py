@@ -169,9 +169,9 @@ class BlockDrafter:
         self.passes.plan(shape, self.model.dtype, c.num_key_value_heads, self.cache.length, False, self.scale)
 
     def block(self, prefix: int, drafted: Sequence[Sequence[float]]) -> Block:
-        """Returns a drafted block.
+        """Returns the block that ``forward`` has drafted, with ids and probabilities as Python numbers.
 
-        prefix: number of given tokens after the anchor.
+        prefix: number of tokens after the anchor that the drafter was given instead of drafting them.
         drafted: for each drafted token, its row in the first output of ``forward``.
         """
         ranked = len(drafted[0]) // 3 if drafted else 0

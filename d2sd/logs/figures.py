@@ -40,12 +40,13 @@ Unit = Literal["request", "interval", "running", "benchmark"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """Figures of the requests that ``unit`` covers. A figure is None, or empty, if it is unknown.
+    """Figures of one or several requests; ``unit`` says which. A figure is None, or empty, if it is unknown.
 
     log: name of the log, if there are several.
     model, drafter: names of target and drafter in the log.
     replica: name of the engine or process, such as "engine 2" or "process 7", if several serve the same model; empty otherwise.
-    start: number, from 0, of the program start, benchmark run, Markdown block or quoted reply that the figures belong to.
+    start: part of the log that the figures belong to, counted from 0. A part begins at each start of the program, benchmark run,
+        Markdown block or quoted reply.
     prompt: name of the prompt in a benchmark.
     requests: number of requests; 0 if unknown.
     tokens: number of output tokens.

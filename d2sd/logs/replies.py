@@ -152,11 +152,10 @@ def read_reply(record: Fields, where: str, engine: str, place: str, stats: Field
 
 
 def _contradictions(request: Request, stats: Fields, reported: Fields) -> Iterator[str]:
-    """Yields the contradictions in the figures of a request. Each is the end of an error message, which begins with the place in
-    the log.
+    """Yields a text for each contradiction among the figures of a request. An error message puts the place in the log before it.
 
-    stats: the figures by the engine's names.
-    reported: the figures by the names that are used in ``d2sd.logs.figures``.
+    stats: the figures, by the names that the engine uses.
+    reported: the same figures, by the names that ``d2sd.logs.figures`` uses.
     """
     if reported["accepted"] > reported["drafted"]:
         yield f": {reported['accepted']} tokens accepted of {reported['drafted']} drafted"

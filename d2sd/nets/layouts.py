@@ -439,7 +439,7 @@ def default_eagle3_layers(target_layers: int) -> tuple[int, ...]:
 
 
 def _shape(layer: Raw, head_dim: int | None = None) -> dict[str, Any]:
-    """Returns the keys of a layer's shape, with defaults.
+    """Returns the config entries that determine the shape of a layer, with defaults for those that are missing.
 
     head_dim: default head size; None: hidden size ÷ number of heads.
     """

@@ -192,7 +192,7 @@ class Passes:
         return min(most, self.capacity) if self._flashinfer is None else self.capacity
 
     def window(self, cache: KeyValueCache, rows: int) -> tuple[int, Tensor]:
-        """Returns the number of slots that a fixed-shape pass reads (``read``), and the slots that it writes, (rows,)."""
+        """Returns how many slots a fixed-shape pass reads, counted from slot 0, and the indices of the slots that it writes, (rows,)."""
         return self.read(cache), torch.arange(cache.length, cache.length + rows, device=self.device)
 
     def plan(self, query: tuple[int, int, int, int], dtype: torch.dtype, kv_heads: int, context: int,

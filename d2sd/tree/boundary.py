@@ -18,8 +18,10 @@ import numpy as np
 
 
 class Boundary(NamedTuple):
-    """An estimate of the boundary of a draft: r(i) for i = 0 … γ−2, and the probability that all tokens are accepted. They sum to
-    1.
+    """An estimate of where a draft is first rejected.
+
+    posterior: r(i) for i = 0 … γ−2, the probability that exactly the first i drafted tokens are accepted.
+    full_acceptance: the probability that all γ−1 drafted tokens are accepted. Together with all r(i), it sums to 1.
     """
 
     posterior: tuple[float, ...]
