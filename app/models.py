@@ -165,7 +165,7 @@ def offered_remotes() -> list[Remote]:
 
 
 def to_get() -> Remote | None:
-    """Returns a target that can be downloaded and is not yet; None without one, and on a public page, which downloads nothing."""
+    """Returns a target that can be downloaded and has not been downloaded yet; None if there is none, or if the page is public."""
     return None if public() else next((r for r in offered_remotes() if downloaded(r.name) is None), None)
 
 

@@ -77,8 +77,9 @@ class HostCycle:
     def inspect(self, proposal: Proposal, seen: Inspection, path: TreeWalk) -> tuple[Inspection, tuple[Draw, ...]]:
         """Returns the target's choices and its random draws.
 
-        Probabilities are added to the choices ``seen`` only if the run is inspected. Draws are returned only if it is inspected and
-        samples.
+        seen: the choices. If the run is inspected, they are returned with probabilities.
+
+        The draws are empty unless the run is inspected and samples.
         """
         self.clock.mark("verify")
         assert self._scored is not None, "verify first"

@@ -246,9 +246,9 @@ class Examination:
         return variants(model, self.target, max((len(text.ids) for text in self._texts), default=0), self._published)
 
     def _draft(self, model: Drafter) -> DraftingRun:
-        """Drafts over the texts, and adds this run to the findings. Returns the run.
+        """Drafts over the texts with this model, adds the run to the findings, and returns it.
 
-        Before, the target's features that any of the drafters or variants reads are added to the texts.
+        First adds to the texts those features of the target that the model, its variants and the reference read.
         """
         taps = {*model.target_layer_ids, *(n for v in self._variants(model) for n in settings_of(v.form)["taps"])}
         taps |= set() if self._reference is None else {*self._reference.target_layer_ids}
