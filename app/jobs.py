@@ -68,7 +68,7 @@ class Update(Generic[T]):
 class Job:
     """One request for work.
 
-    work: the generator function that does the work. Events that share a ticket have different functions.
+    work: the generator function that does the work. Several events may request the same work.
     number: number of the call that requested the job; None for callers other than the page.
     data: data of the event that requested the job; empty unless a custom component sent the event.
     reports_end: whether the notice shows the job's updates even after the job was cancelled.

@@ -48,7 +48,7 @@ class LoopConfig:
     precision: number type of the drafter's matrix products. ``auto`` selects ``bfloat16`` (autocast) if it is fast on this machine
         (``d2sd.nets.dtypes.quick_bfloat16``), and otherwise ``float32``.
     seconds: duration of training; None: training ends after ``steps`` steps. With a duration, the learning rate and ``save_every``
-        follow the elapsed time in units of ``seconds`` / ``steps``, not the number of steps.
+        do not count steps: they count one step for every ``seconds`` ÷ ``steps`` seconds that have passed.
     clip: maximum norm of the gradient.
     save_every: interval of the checkpoints from which a run can resume; only the newest is kept.
     keep_every: interval of saved drafters, all of which are kept; 0 saves only the final drafter.
