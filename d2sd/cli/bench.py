@@ -38,15 +38,13 @@ from d2sd.bench.timings import (
 from d2sd.calibration.resampling import RESAMPLES
 from d2sd.calibration.text import Columns, Table
 from d2sd.cli.common import (
-    add_output,
     add_run_arguments,
-    check_folder,
-    check_output,
     decode_config,
     load_engine,
     prepare_engine,
     print_json,
 )
+from d2sd.cli.outputs import add_output, check_folder, check_output, lock_output
 from d2sd.config import DecodeConfig
 from d2sd.engine import Engine
 from d2sd.errors import InputError
@@ -277,6 +275,8 @@ def _run_gpu(arguments: argparse.Namespace) -> int:
         raise InputError("contexts must be at least 1 token")
     device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
     stem = f"gpu-{arguments.shape}-{'cuda' if device.startswith('cuda') else device}"
+    if not arguments.out:
+        lock_output(arguments, out)
     make_folder(out)
     for ending in ("json", "md"):
         check_output(arguments, out / f"{stem}.{ending}")

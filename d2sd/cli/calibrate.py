@@ -19,9 +19,7 @@ from d2sd.calibration.text import count, decimal, digits, with_interval
 from d2sd.calibration.thresholds import caption, stop_sentences, stop_table
 from d2sd.cli.common import (
     add_costs_argument,
-    add_output,
     add_run_arguments,
-    check_folder,
     decode_config,
     ended_at_once,
     prepare_engine,
@@ -29,6 +27,7 @@ from d2sd.cli.common import (
     read_sets,
     record_runs,
 )
+from d2sd.cli.outputs import add_output, check_folder
 from d2sd.costs.machines import CHAINLESS, StageCosts, machine_of
 from d2sd.errors import InputError
 from d2sd.trace.files import write_whole

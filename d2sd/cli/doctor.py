@@ -9,7 +9,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from d2sd.cli.common import FAULT_NAMED, add_output, add_text_arguments, print_json, write_report
+from d2sd.cli.common import FAULT_NAMED, add_text_arguments, print_json, write_report
+from d2sd.cli.outputs import add_output
 from d2sd.errors import InputError
 from d2sd.logs import import_log, sources_of
 from d2sd.logs.sentences import answers, as_dict, names_fault, report_lines

@@ -30,7 +30,6 @@ from d2sd.cli.common import (
     add_costs_argument,
     add_limit_argument,
     add_model_arguments,
-    add_output,
     ended_at_once,
     load_engine,
     print_json,
@@ -38,6 +37,7 @@ from d2sd.cli.common import (
     record_runs,
     tell_of_template,
 )
+from d2sd.cli.outputs import add_output
 from d2sd.config import DecodeConfig
 from d2sd.costs.machines import StageCosts, machine_of
 from d2sd.engine import Engine
