@@ -97,13 +97,22 @@ def _named(name: str) -> ModelSet:
 
 
 def _target_of(folder: Path) -> str | None:
-    """Returns the target of a set: its folder ``target/``, or the path or hub id in its file ``target``; None if it has neither."""
+    """Returns the target of a set: its folder ``target/``, or the path or hub id in its file ``target``; None if it has neither.
+
+    Raises ``InputError`` if the file names a path that does not exist.
+    """
     place = folder / "target"
     if not place.is_file():
         return str(place) if place.is_dir() else None
-    with place.open(encoding="utf-8", errors="replace") as file:
+    with place.open(encoding="utf-8-sig", errors="replace") as file:
         source = file.readline(4096).strip()
-    return str(folder / source) if source and (folder / source).exists() else source or None
+    if not source or (folder / source).exists():
+        return str(folder / source) if source else None
+    try:
+        check_place(source)
+    except InputError as error:
+        raise InputError(f"{place} names the target {source}, but {error}; write its path or hub id into this file") from None  # fmt: skip
+    return source
 
 
 def target_folder(source: str) -> str:

@@ -224,6 +224,19 @@ def train_pair(settings: PairTraining, clock: Clock = time.monotonic) -> None:
           f"Try it: d2sd generate --model {out} --prompt …", file=sys.stderr)  # fmt: skip
 
 
+def named_from(out: Path, target: str | Path) -> str:
+    """Returns how the file ``target`` in the folder ``out`` names a target, so that the folder can be moved.
+
+    The name is relative to ``out`` if the target lies in ``out`` or beside it. Other paths are absolute. A hub id or a name is
+    unchanged.
+    """
+    if not Path(target).exists():
+        return str(target)
+    path, out = Path(target).resolve(), out.resolve()
+    near = out in path.parents or out.parent == path.parent
+    return (Path(os.path.relpath(path, out)) if near else path).as_posix()
+
+
 class PairRun:
     """The stages of ``train_pair``, which calls one or two methods of this class per stage.
 
@@ -247,9 +260,7 @@ class PairRun:
             mask_id(target.tokenizer, target.model, set(), settings.mask_token)
         self.plan = state.plan = state.plan or self._planned(began)
         print(describe(self.plan, target.device.type), file=sys.stderr)
-        folder = Path(settings.target)
-        source = os.path.relpath(folder, self._out) if folder.exists() else settings.target
-        write_whole(self._out / "target", f"{source}\n")
+        write_whole(self._out / "target", f"{named_from(self._out, settings.target)}\n")
 
     def _planned(self, began: float) -> TrainingPlan:
         """Measures this machine's speeds, and returns the plan for the remaining time."""

@@ -6,6 +6,7 @@ import json
 import pkgutil
 import shutil
 from itertools import count
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -19,7 +20,7 @@ from d2sd.folders.fingerprint import changes_since
 from d2sd.train import pair, plan
 from d2sd.train.acceptance import HeldOut
 from d2sd.train.joint import held_out_temperature
-from d2sd.train.pair import State, train_pair
+from d2sd.train.pair import State, named_from, train_pair
 from d2sd.train.plan import Speeds, divide
 from d2sd.train.settings import PairTraining, RegenerateConfig
 from d2sd.train.text import Responses, load_writer, respond_to
@@ -75,6 +76,24 @@ def test_train_pair_fits_minutes_and_keeps_acceptance(target, tmp_path, capsys):
     assert (
         "| temperature | the logits of `dflash` are unchanged: fitting and judging a temperature needs 60 resp" in card
     )
+
+
+@pytest.mark.parametrize(
+    ("target", "named"),
+    [
+        ("runs/a/own", "own"),
+        ("runs/target", "../target"),
+        ("target", "{}/target"),
+        ("runs/b/target", "{}/runs/b/target"),
+        ("Qwen/Qwen3-4B", "Qwen/Qwen3-4B"),
+    ],
+)
+def test_target_of_run_is_named_so_that_run_can_be_moved(tmp_path, monkeypatch, target, named):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("runs/a/own", "runs/target", "target", "runs/b/target"):
+        Path(folder).mkdir(parents=True)
+    for path in (target, str(tmp_path / target)) if Path(target).exists() else (target,):
+        assert named_from(Path("runs/a"), path) == named.format(tmp_path.as_posix())
 
 
 @pytest.fixture(scope="module")
