@@ -81,7 +81,7 @@ def read_list(source: str) -> list[ModelSet]:
         return []
     try:
         if source[0] not in "[{":
-            with Path(source).expanduser().open(encoding="utf-8", errors="replace") as file:
+            with Path(source).expanduser().open(encoding="utf-8-sig", errors="replace") as file:
                 source = file.read(MAX_BYTES)
         entries = json.loads(source)
     except json.JSONDecodeError as error:

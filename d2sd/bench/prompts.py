@@ -59,7 +59,9 @@ def read_prompts(source: str, limit: int | None = None) -> list[Prompt]:
     if is_data_set(source):
         return [Prompt(text, "all") for text in read_data_set(source, limit)]
     path = prompt_file(source)
-    prompts = [_prompt(line, f"{path.name}, line {number}") for number, line in utf8_lines(path) if line.strip()]
+    with path.open("rb") as file:
+        lines = [(f"{path.name}, line {number}", line) for number, line in utf8_lines(file, path) if line.strip()]
+    prompts = [_prompt(line, where) for where, line in lines]
     if not prompts:
         raise InputError(f"{source} has no prompts")
     return _spread(prompts, limit)

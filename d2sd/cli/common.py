@@ -7,6 +7,7 @@ import gc
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from d2sd.config import SETTINGS, DecodeConfig
 from d2sd.costs.machines import MACHINES
 from d2sd.errors import InputError
 from d2sd.logs import read_runs
-from d2sd.trace.files import write_whole
+from d2sd.trace.files import utf8_lines, write_whole
 from d2sd.trace.text import printable, progress
 from d2sd.trace.trace import Trace, load_trace
 
@@ -239,11 +240,7 @@ def read_text(path: str) -> str:
         raise InputError(f"cannot read the prompt file {path}: {error.strerror}") from None
     if len(raw) > MAX_PROMPT_BYTES:
         raise InputError(f"the prompt file {path} is larger than 1 MiB")
-    try:
-        return raw.decode()
-    except UnicodeDecodeError as error:
-        number = raw.count(b"\n", 0, error.start) + 1
-        raise InputError(f"the prompt file {path}, line {number}: not UTF-8; save the file in that encoding") from None
+    return "".join(text for _, text in utf8_lines(BytesIO(raw), f"the prompt file {path}"))
 
 
 def write_report(report: str, out: Path | None) -> None:

@@ -13,11 +13,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryFile, gettempdir
+from tempfile import gettempdir
+from time import sleep
 from typing import Any
 
 from d2sd.errors import InputError
-from d2sd.trace.files import make_folder
+from d2sd.trace.files import make_folder, writing
 
 
 def add_output(
@@ -58,6 +59,9 @@ def held(arguments: argparse.Namespace) -> Iterator[None]:
                 _check_resumable(arguments, path, folder, markers)
             elif not folder:
                 check_output(arguments, path)
+            real = Path(os.path.realpath(path))
+            with writing(path):
+                _try_to_write(next((place for place in (real, *real.parents) if place.is_dir()), real.parent))
         yield
 
 
@@ -78,10 +82,7 @@ def lock_output(arguments: argparse.Namespace, path: Path) -> None:
         arguments.locks.enter_context(FileLock(lock, timeout=0))
         arguments.locks.enter_context(_noted(note, f"d2sd {command}, process {os.getpid()}, since {now}"))
     except Timeout:
-        holder = ""
-        with suppress(OSError):
-            holder = f" ({note.read_text(encoding='utf-8', errors='replace')})"
-        raise InputError(f"{path} is being written by another command{holder}; wait until it ends, or name another output") from None  # fmt: skip
+        raise InputError(f"{path} is being written by another command{_holder(note)}; wait until it ends, or name another output") from None  # fmt: skip
     except OSError:
         pass  # nothing can be written there, so the command runs without a lock
 
@@ -97,6 +98,16 @@ def _noted(note: Path, holder: str) -> Iterator[None]:
             note.unlink()
 
 
+def _holder(note: Path) -> str:
+    """Returns who holds a lock, in brackets; empty if this is unknown. Waits for up to a second if the lock was taken just now."""
+    for _ in range(20):
+        with suppress(OSError):
+            if holder := note.read_text(encoding="utf-8", errors="replace"):
+                return f" ({holder})"
+        sleep(0.05)
+    return ""
+
+
 def _lock_folder() -> Path:
     """Returns the folder of locks: in the user's cache or, if that cannot be written, in the folder for temporary files.
 
@@ -108,10 +119,17 @@ def _lock_folder() -> Path:
     for folder in (home() / "locks", Path(gettempdir()) / "d2sd-locks"):
         with suppress(OSError):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            TemporaryFile(dir=folder).close()
+            _try_to_write(folder)
             if folder.stat().st_uid == user:
                 return folder
     raise PermissionError
+
+
+def _try_to_write(folder: Path) -> None:
+    """Creates and removes a file, since permissions do not show whether this is possible. Raises ``OSError`` if it is not."""
+    part = folder / f".{os.getpid()}.part"
+    part.touch()
+    part.unlink()
 
 
 def check_output(arguments: argparse.Namespace, path: Path) -> None:

@@ -5,7 +5,6 @@ A log is JSON lines, a JSON document, a stream of server-sent events, or printed
 
 from __future__ import annotations
 
-import codecs
 import os
 import re
 import sys
@@ -23,7 +22,7 @@ from d2sd.logs.forms import form_of
 from d2sd.logs.printed import FENCE, MAX_LINE, SAMPLE, read_printed
 from d2sd.logs.replies import STREAM_FIELDS, Fields, is_dump, read_dump, read_stream, reader_of, record_in
 from d2sd.logs.steps import Texts
-from d2sd.trace.files import UNREADABLE, cannot_read, opened
+from d2sd.trace.files import UNREADABLE, UTF_16, cannot_read, opened
 from d2sd.trace.text import escaped
 from d2sd.trace.trace import MAX_BYTES, MAX_LINE_BYTES, Trace, read_traces
 
@@ -206,15 +205,10 @@ def numbered(path: str | Path, most: int = MAX_BYTES) -> Lines:
 
 
 def _line_reader(file: Any) -> Callable[[], bytes]:
-    """Returns a function that reads the next line. It skips a byte order mark. UTF-16, which PowerShell writes, is converted to
-    UTF-8.
-    """
-    start = file.peek(3)[:3]
-    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    """Returns a function that reads the next line. UTF-16, which PowerShell writes, is converted to UTF-8."""
+    if file.peek(2)[:2] in UTF_16:
         text = TextIOWrapper(file, "utf-16", "replace", newline="\n")
         return lambda: text.readline(MAX_LINE_BYTES + 1).encode("utf-8", "replace")
-    if start == codecs.BOM_UTF8:
-        file.read(3)
     return lambda: file.readline(MAX_LINE_BYTES + 1)
 
 

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from d2sd.errors import InputError
 from d2sd.nets.dtypes import quick_bfloat16
-from d2sd.trace.files import write_whole
+from d2sd.trace.files import append_line, write_whole
 from d2sd.trace.text import progress
 from d2sd.train.settings import Clock, LoopConfig
 
@@ -129,8 +129,7 @@ def train(
                 bar.set_postfix({k: f"{v:.3g}" for k, v in figures.items()}, refresh=False)
                 if saves and evaluate:
                     row |= evaluate(ended)
-                with metrics_file.open("a") as file:
-                    file.write(json.dumps({k: round(v, 6) for k, v in row.items()}) + "\n")
+                append_line(metrics_file, json.dumps({k: round(v, 6) for k, v in row.items()}))
             if saves or interrupted():
                 state = {"step": step, "seconds": spent + clock() - began, "rows": rows, "identity": identity}
                 save_checkpoint(out, parameters, optimizers, state)

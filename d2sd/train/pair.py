@@ -8,7 +8,6 @@ command resumes an interrupted run.
 
 from __future__ import annotations
 
-import copy
 import json
 import math
 import os
@@ -29,11 +28,12 @@ import transformers
 
 from d2sd.__about__ import __version__
 from d2sd.errors import InputError
-from d2sd.folders.fingerprint import fingerprint, write_fingerprint
+from d2sd.folders.fingerprint import fingerprint
 from d2sd.folders.weights import weights_digest
 from d2sd.trace.files import write_whole
 from d2sd.train.acceptance import HeldOut
 from d2sd.train.block_drafters import mask_id, save_drafter
+from d2sd.train.drafters import save_marked
 from d2sd.train.eagle3 import train_eagle3
 from d2sd.train.features import batch_of, feature_bytes
 from d2sd.train.joint import (
@@ -349,8 +349,7 @@ class PairRun:
 
     def save(self) -> None:
         for name, drafter in (("dflash", self.first), ("vp", self.second)):
-            save_drafter(copy.deepcopy(drafter).bfloat16(), self._out / name)
-            write_fingerprint(self._out / name, self._mark)
+            save_marked(save_drafter, drafter, self._out / name, self._mark)
 
     def write_held_out(self) -> None:
         """Lets the target answer the held-out prompts, and plans the measurements of α and the time for training."""

@@ -28,7 +28,7 @@ from d2sd.logs.serving import Server, served_model
 from d2sd.nets.dtypes import halve, mixes_by_default
 from d2sd.nets.target import Target, chat_ids
 from d2sd.nets.types import text_config
-from d2sd.trace.files import utf8_lines, write_whole
+from d2sd.trace.files import append_line, utf8_lines, write_whole, writing
 from d2sd.trace.text import progress
 from d2sd.train.settings import RegenerateConfig
 from d2sd.train.writer import Stop, WriterRequest, write
@@ -42,19 +42,20 @@ Answer = Callable[[list[WriterRequest]], Iterator[tuple[WriterRequest, list[int]
 
 def read_jsonl(path: Path, *fields: str) -> Iterator[dict[str, Any]]:
     """Yields the rows of a JSONL file. Raises ``InputError``, naming the line, if a row is invalid or lacks one of ``fields``."""
-    for number, line in utf8_lines(path):
-        if not line.strip():
-            continue
-        if len(line) > MAX_LINE:
-            raise InputError(f"{path}, line {number}: longer than {MAX_LINE} characters")
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise InputError(f"{path}, line {number}: not JSON ({error.msg})") from None
-        missing = [f for f in fields if not isinstance(row, dict) or f not in row]
-        if missing:
-            raise InputError(f"{path}, line {number}: has no field {missing[0]!r}")
-        yield row
+    with path.open("rb") as file:
+        for number, line in utf8_lines(file, path):
+            if not line.strip():
+                continue
+            if len(line) > MAX_LINE:
+                raise InputError(f"{path}, line {number}: longer than {MAX_LINE} characters")
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise InputError(f"{path}, line {number}: not JSON ({error.msg})") from None
+            missing = [f for f in fields if not isinstance(row, dict) or f not in row]
+            if missing:
+                raise InputError(f"{path}, line {number}: has no field {missing[0]!r}")
+            yield row
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,14 +192,12 @@ def regenerate(
     if left.total():
         raise InputError(f"{out} contains responses to other prompts; choose another file")
     bar = progress(answer(requests), initial=len(rows), total=len(prompts), desc="regenerate", mininterval=1)
-    with out.open("ab") as f:
-        for request, response in bar:
-            row = {"prompt_ids": request.prompt, "response_ids": response}
-            f.write(json.dumps(row).encode() + b"\n")
-            f.flush()
-            total += _tokens(row)
-            if most is not None and total >= most:
-                break
+    for request, response in bar:
+        row = {"prompt_ids": request.prompt, "response_ids": response}
+        append_line(out, json.dumps(row))
+        total += _tokens(row)
+        if most is not None and total >= most:
+            break
 
 
 def _tokens(row: dict[str, Any]) -> int:
@@ -218,7 +217,7 @@ def resumed_rows(out: Path, identity: dict[str, Any]) -> list[dict[str, Any]]:
     if written and (not note.exists() or json.loads(note.read_text()) != identity):
         raise InputError(f"{out} was written with other settings or by another target; choose another file")
     write_whole(note, json.dumps(identity))
-    with out.open("ab") as f:
+    with writing(out), out.open("ab") as f:
         f.truncate(sum(map(len, lines)))
     return [json.loads(line) for line in lines]
 
@@ -414,10 +413,8 @@ def ask(
     questions = [row["prompt"] for row in resumed_rows(out, identity)]
     # with the same seed, the model would write the existing questions again
     config = replace(config, seed=config.seed + len(questions))
-    with out.open("ab") as file:
-        for text in write_questions(target, first_words, count, config, stop, questions):
-            file.write(json.dumps({"prompt": text}, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
-            file.flush()
+    for text in write_questions(target, first_words, count, config, stop, questions):
+        append_line(out, json.dumps({"prompt": text}, ensure_ascii=False))
 
 
 def write_questions(

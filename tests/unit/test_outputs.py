@@ -193,17 +193,20 @@ def required(parser):
         yield from [group._group_actions[0].option_strings[0], "1"] if group.required else []
 
 
+def outputs_of(command):
+    """For each output of a command: the words of the command line before the output's path, and a name."""
+    for words, one in parsers(command):
+        for action in one._actions:
+            if action.dest in (one.get_default("outputs") or {}):
+                yield [*words, *required(one), action.option_strings[-1]], f"{'-'.join(words)}-{action.dest}"
+
+
 WRITING = [command for command in COMMANDS if any(one.get_default("outputs") for _, one in parsers(command))]
 
 
 @pytest.mark.parametrize("command", WRITING)
 def test_output_of_another_command_is_refused_until_that_command_is_killed(command, tmp_path, monkeypatch, capsys):
-    asked = [
-        ([*words, *required(one), action.option_strings[-1]], str(tmp_path / f"{'-'.join(words)}-{action.dest}"))
-        for words, one in parsers(command)
-        for action in one._actions
-        if action.dest in (one.get_default("outputs") or {})
-    ]
+    asked = [(words, str(tmp_path / name)) for words, name in outputs_of(command)]
     ran, module = [], import_module(f"d2sd.cli.{command}")
     monkeypatch.setattr(module, "run", ran.append)
     holder = [sys.executable, "-c", HOLDER, *(path for _, path in asked)]
@@ -217,6 +220,13 @@ def test_output_of_another_command_is_refused_until_that_command_is_killed(comma
     for words, path in asked:
         assert main([*words, path]) == 0
     assert (len(ran), names(tmp_path)) == (len(asked), [])
+
+
+@pytest.mark.parametrize("command", WRITING)
+def test_output_that_cannot_be_written_is_refused_at_once(command, monkeypatch, capsys):
+    monkeypatch.setattr(import_module(f"d2sd.cli.{command}"), "run", lambda _: pytest.fail("the command ran"))
+    for words, _ in outputs_of(command):
+        assert "cannot write /proc/none: " in refused(capsys, *words, "/proc/none")
 
 
 @pytest.mark.parametrize("home", ["home", "file/home"])
