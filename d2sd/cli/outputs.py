@@ -59,9 +59,7 @@ def held(arguments: argparse.Namespace) -> Iterator[None]:
                 _check_resumable(arguments, path, folder, markers)
             elif not folder:
                 check_output(arguments, path)
-            real = Path(os.path.realpath(path))
-            with writing(path):
-                _try_to_write(next((place for place in (real, *real.parents) if place.is_dir()), real.parent))
+            _check_writable(path)
         yield
 
 
@@ -71,20 +69,27 @@ def lock_output(arguments: argparse.Namespace, path: Path) -> None:
     ``held`` calls this function for all outputs that the arguments name. Other outputs must be locked before they are checked or
     created.
     """
-    from filelock import FileLock, Timeout  # imported here, since commands that only read do not need it
+    from filelock import FileLock, Timeout  # imported here, since commands that only read need neither
+
+    from d2sd.folders.store import home
 
     digest = sha256(os.fsencode(os.path.normcase(os.path.realpath(path)))).hexdigest()
     command, now = " ".join(arguments.argv[:2]), datetime.now().isoformat(" ", "seconds")
-    try:
-        lock = _lock_folder() / f"{digest}.lock"
-        note = lock.with_suffix(".txt")
-        # the lock's file is never removed, since two processes could then lock different files of the same name
-        arguments.locks.enter_context(FileLock(lock, timeout=0))
-        arguments.locks.enter_context(_noted(note, f"d2sd {command}, process {os.getpid()}, since {now}"))
-    except Timeout:
-        raise InputError(f"{path} is being written by another command{_holder(note)}; wait until it ends, or name another output") from None  # fmt: skip
-    except OSError:
-        pass  # nothing can be written there, so the command runs without a lock
+    user = getattr(os, "getuid", int)()  # 0 on Windows, which has no user ids
+    # the second folder is used if the first cannot be written; if neither can, the command runs without a lock
+    for folder in (home() / "locks", Path(gettempdir()) / "d2sd-locks"):
+        note = folder / f"{digest}.txt"
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if folder.stat().st_uid == user:  # files in the folder of another user could be links
+                # the lock's file is never removed, since two processes could then lock different files of the same name
+                arguments.locks.enter_context(FileLock(note.with_suffix(".lock"), timeout=0))
+                arguments.locks.enter_context(_noted(note, f"d2sd {command}, process {os.getpid()}, since {now}"))
+                return
+        except Timeout:
+            raise InputError(f"{path} is being written by another command{_holder(note)}; wait until it ends, or name another output") from None  # fmt: skip
+        except OSError:
+            continue
 
 
 @contextmanager
@@ -108,28 +113,14 @@ def _holder(note: Path) -> str:
     return ""
 
 
-def _lock_folder() -> Path:
-    """Returns the folder of locks: in the user's cache or, if that cannot be written, in the folder for temporary files.
-
-    Raises ``OSError`` if neither can be written. A folder of another user is not used, since its files could be links.
-    """
-    from d2sd.folders.store import home
-
-    user = getattr(os, "getuid", int)()  # 0 on Windows, which has no user ids
-    for folder in (home() / "locks", Path(gettempdir()) / "d2sd-locks"):
-        with suppress(OSError):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _try_to_write(folder)
-            if folder.stat().st_uid == user:
-                return folder
-    raise PermissionError
-
-
-def _try_to_write(folder: Path) -> None:
-    """Creates and removes a file, since permissions do not show whether this is possible. Raises ``OSError`` if it is not."""
+def _check_writable(path: Path) -> None:
+    """Raises ``InputError`` if no file can be created where an output will be. Permissions alone do not show this."""
+    real = Path(os.path.realpath(path))
+    folder = next((place for place in (real, *real.parents) if place.is_dir()), real.parent)
     part = folder / f".{os.getpid()}.part"
-    part.touch()
-    part.unlink()
+    with writing(path):
+        part.touch()
+        part.unlink()
 
 
 def check_output(arguments: argparse.Namespace, path: Path) -> None:
