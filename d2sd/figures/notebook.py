@@ -13,14 +13,13 @@ from typing import Any
 
 from d2sd.errors import InputError
 from d2sd.figures.viewer import standalone_page
-from d2sd.trace.description import text_html
-from d2sd.trace.events import Committed, Finished, StepDone
 from d2sd.trace.run import RecordedRun
 from d2sd.trace.stream import EventStream
 from d2sd.trace.trace import Trace, load_trace
 
 HEIGHT = 900
-SECONDS = 0.3  # between two updates of a run that is generated
+SECONDS = 0.3  # least time between two updates of a run that is generated
+SHARE = 20  # the generation gets this many times the time of the updates
 # The frame may run the page's script and save files. It has no access to the notebook or the network.
 FRAME = (
     '<iframe sandbox="allow-scripts allow-downloads" referrerpolicy="no-referrer" srcdoc="{page}" title="{title}" '
@@ -50,7 +49,7 @@ class NotebookView:
 
     def _repr_html_(self) -> str:
         if self.live is not None:
-            self.live.update({"text/html": ""}, raw=True)
+            self.live.update({"text/html": ""}, raw=True)  # the frame takes its place
         return FRAME.format(page=html.escape(self.page), title=html.escape(self.title), height=self.height)
 
 
@@ -65,8 +64,10 @@ def show(trace: Trace | EventStream | str | Path, step: int | None = None, heigh
 
     Raises ``InputError`` if the file is not a trace, or if the trace has no such step.
     """
-    live = watch(trace) if isinstance(trace, EventStream) else None
-    run = trace.trace if isinstance(trace, EventStream) else trace if isinstance(trace, Trace) else load_trace(trace)
+    live = None
+    if isinstance(trace, EventStream):
+        live, trace = watch(trace), trace.trace
+    run = trace if isinstance(trace, Trace) else load_trace(trace)
     steps = len(run.steps)
     if step is not None and not 1 <= step <= steps:
         raise InputError(f"there is no step {step}; this trace has {steps} steps")
@@ -82,22 +83,13 @@ def watch(stream: EventStream, clock: Callable[[], float] = time.monotonic) -> A
 
     Returns the handle of the output; None outside of a notebook.
     """
-    handle = _new_output()
-    committed: list[Committed] = []
-    steps, due = 0, clock()
+    handle, due = _new_output(), clock()
     with closing(stream):
-        for event in stream:
-            if isinstance(event, Finished):
-                break
-            committed += event.committed
-            steps += isinstance(event, StepDone)
-            if handle is not None and clock() >= due:
-                alpha = f"α {(len(committed) - 1) / steps:.2f}" if steps else ""
-                handle.update(
-                    {"text/html": text_html("", committed, f"{len(committed)} tokens in {steps} steps{alpha}")},
-                    raw=True,
-                )
-                due = clock() + SECONDS
+        for _ in stream:
+            if handle is not None and (start := clock()) >= due:
+                handle.update(stream.trace)
+                now = clock()
+                due = now + max(SECONDS, SHARE * (now - start))
     if handle is not None:
         handle.update(stream.trace)
     return handle

@@ -28,7 +28,7 @@ class EventStream(Iterator[Event]):
         return f"<run in progress, {self.trace}>"
 
     def close(self) -> None:
-        """Ends the run."""
+        """Ends the run and releases its caches."""
         self._events.close()
 
     @property
