@@ -12,13 +12,13 @@ export function start(element, trigger, props, watch) {
   const more = h("p.more", {});
   const titles = h("p.status", {});
   const rows = differencesView();
-  const choice = h("select", { "aria-label": "Prompt", onchange: () => use(choice.value) });
+  const choice = h("select", { ariaLabel: "Prompt", onchange: () => use(choice.value) });
   const texts = new TextsView((side, step) => trigger("select", { side, step, key: pairs[choice.value].keys[side] }));
   texts.box.querySelector(".head").prepend(choice);
   const use = (n) => texts.show(pairs[n].prompt, pairs[n].sides, names, pairs[n].chat);
   const root = h(
     "section.panels.race",
-    { "aria-label": "Against another set" },
+    { ariaLabel: "Against another set" },
     result,
     more,
     titles,

@@ -33,16 +33,16 @@ class Tour {
     Object.assign(this, { element, trigger, styles, chapters: [], at: 0, step: 0, timer: 0, about: "" });
     this.whenShown = oneWait(EXPLORE_MS);
     this.notice = h("p.notice", { role: "alert", hidden: true });
-    this.rail = h("ol.rail", { "aria-label": "Chapters" });
+    this.rail = h("ol.rail", { ariaLabel: "Chapters" });
     this.rail.addEventListener("click", ({ target }) => {
       const at = target.closest("button")?.dataset.at;
       if (at) this.go(Number(at));
     });
     this.whose = h("p.whose", {});
     this.title = h("h3", { tabindex: -1 });
-    this.body = h("div.body", { "aria-live": "polite" });
-    this.stage = h("div.stage", { role: "group", "aria-label": "The step" });
-    this.back = button("←", { class: "move", "aria-label": "Previous chapter (←)", title: "←" }, () =>
+    this.body = h("div.body", { ariaLive: "polite" });
+    this.stage = h("div.stage", { role: "group", ariaLabel: "The step" });
+    this.back = button("←", { class: "move", ariaLabel: "Previous chapter (←)", title: "←" }, () =>
       this.go(this.at - 1),
     );
     this.next = button("Next →", { class: "move", id: "learn-next" }, () => this.go(this.at + 1));
@@ -51,12 +51,12 @@ class Tour {
       "div.scene",
       {},
       this.rail,
-      h("section.words", { "aria-label": "Chapter", tabindex: 0 }, this.whose, this.title, this.body),
+      h("section.words", { ariaLabel: "Chapter", tabindex: 0 }, this.whose, this.title, this.body),
       this.stage,
       h("div.ways", {}, this.player, this.back, this.next),
     );
     this.track = h("div.track", {}, this.scene);
-    element.replaceChildren(h("section.panels.tour", { "aria-label": "Learn" }, this.notice, this.track));
+    element.replaceChildren(h("section.panels.tour", { ariaLabel: "Learn" }, this.notice, this.track));
     this.keys = (event) => this.onKey(event);
     this.scrolled = () => this.onScroll();
     document.addEventListener("keydown", this.keys, true);
@@ -179,7 +179,7 @@ class Tour {
       h("div", {}, h("dt", {}, h("bdi", {}, name)), h("dd", {}, h("bdi", {}, value))),
     );
     const written = formula.length
-      ? h("p.equation", { role: "math", "aria-label": formula.map(spokenPiece).join("") }, ...formula.map(drawnPiece))
+      ? h("p.equation", { role: "math", ariaLabel: formula.map(spokenPiece).join("") }, ...formula.map(drawnPiece))
       : "";
     const name = formula.length ? "Show the formula" : "Show the numbers";
     return [

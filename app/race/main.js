@@ -20,9 +20,9 @@ export function start(element, trigger, props, watch) {
   const all = h("p.all", {});
   const heading = h("b.title", {});
   const status = h("p.status", { role: "status" });
-  const spoken = h("p.spoken", { "aria-live": "polite" });
+  const spoken = h("p.spoken", { ariaLive: "polite" });
   const tracks = h("ol.tracks", {
-    "aria-label": "Progress of each method. A click chooses a method for the text below.",
+    ariaLabel: "Progress of each method. A click chooses a method for the text below.",
   });
   const table = h("div.panel.figures", {});
   const empty = h("p.empty", {}, "Nothing to show yet: choose methods in ⋯ and press Race.");
@@ -48,17 +48,7 @@ export function start(element, trigger, props, watch) {
   const sharing = h("div.sharing", {}, back, rows.tools, copied, link);
   const last = h("div.head.last", {}, heading, status, sharing);
   const stage = h("div.panel.stage", {}, result, more, all, controls.box, tracks, axis);
-  const root = h(
-    "section.panels.race",
-    { "aria-label": "Race" },
-    empty,
-    stage,
-    texts.box,
-    rows.box,
-    last,
-    table,
-    spoken,
-  );
+  const root = h("section.panels.race", { ariaLabel: "Race" }, empty, stage, texts.box, rows.box, last, table, spoken);
   element.replaceChildren(root);
   const still = matchMedia("(prefers-reduced-motion: reduce)");
   let data = { lanes: [] };

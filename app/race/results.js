@@ -172,5 +172,5 @@ export function timeAxis(longest) {
       `${Number((t * scale).toPrecision(6))}${t ? unit : ""}`,
     ),
   );
-  return h("div.track.axis", { "aria-hidden": "true" }, h("span", {}), h("span.ticks", {}, ...ticks), h("span", {}));
+  return h("div.track.axis", { ariaHidden: true }, h("span", {}), h("span.ticks", {}, ...ticks), h("span", {}));
 }

@@ -108,20 +108,20 @@ export class TextsView {
     this.words = h("div.rails", {
       tabindex: 0,
       role: "region",
-      "aria-label": "Text with the steps of both; arrow keys move from step to step",
+      ariaLabel: "Text with the steps of both; arrow keys move from step to step",
       onclick: (event) => this.point(event),
       onpointermove: (event) => event.pointerType !== "touch" && this.point(event),
       onkeydown: (event) => this.press(event),
     });
-    this.told = h("p.told", { "aria-live": "polite" });
+    this.told = h("p.told", { ariaLive: "polite" });
     this.about = h("div.about", {});
     const legend = PROPOSERS.map((who) =>
-      h("li", {}, h("i", { class: `swatch ${who}`, "aria-hidden": "true" }), NAMED[who]),
+      h("li", {}, h("i", { class: `swatch ${who}`, ariaHidden: true }), NAMED[who]),
     );
     this.box = h(
       "section.panel.texts",
-      { "aria-label": "The text of both" },
-      h("div.head", {}, this.status, h("ul.legend", { "aria-label": "Who wrote a token" }, ...legend)),
+      { ariaLabel: "The text of both" },
+      h("div.head", {}, this.status, h("ul.legend", { ariaLabel: "Who wrote a token" }, ...legend)),
       this.words,
       this.told,
       this.about,
@@ -269,7 +269,7 @@ export class TextsView {
           {},
           h("b", {}, name),
           said && `: ${said}`,
-          button("Explore →", { class: "explore", "aria-label": `Explore → ${name}` }, () => this.open(n, first)),
+          button("Explore →", { class: "explore", ariaLabel: `Explore → ${name}` }, () => this.open(n, first)),
         );
       }),
     );

@@ -45,7 +45,7 @@ export function readAddress(words) {
 export function withFields(words, changes) {
   const fields = new URLSearchParams(words);
   for (const [name, value] of Object.entries(changes)) {
-    if (value === "" || value === null || value === undefined) fields.delete(name);
+    if ((value ?? "") === "") fields.delete(name);
     else fields.set(name, value);
   }
   return fields.toString();

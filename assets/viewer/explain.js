@@ -276,7 +276,7 @@ function branchName(draft) {
   return `${draft.base > 0 ? "third" : "second"} draft that starts ${afterToken(draft.prefix)}`;
 }
 
-const chance = (p) => (p === null || p === undefined ? "" : ` (p\u00a0=\u00a0${probability(p)})`);
+const chance = (p) => ((p ?? null) === null ? "" : ` (p\u00a0=\u00a0${probability(p)})`);
 
 export function nodeSentence(step, node) {
   const wanted = step.choices.get(node.parent);

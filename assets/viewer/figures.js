@@ -85,10 +85,10 @@ export function figureView(id, options, choose = null) {
   let [width, inView, late, listens] = [0, Boolean(options.outOfView), false, false];
   const title = h("h3", {});
   const question = h("p.question", {});
-  const legend = h("ul.legend", { "aria-label": "Marks" });
+  const legend = h("ul.legend", { ariaLabel: "Marks" });
   const host = h("div.plot", { role: "group" }); // not img, since its toolbar can take the focus
   const numbers = h("div.numbers", { hidden: true });
-  const opener = button("Table", { class: "small", "aria-pressed": "false" }, toggle);
+  const opener = button("Table", { class: "small", ariaPressed: false }, toggle);
   const head = h("div.head", {}, title, h("div.tools", {}, opener));
   const box = h("section.panel.figure", { "data-figure": id }, head, question, legend, host, numbers);
   const draw = oncePerFrame(() => redraw());
@@ -179,8 +179,7 @@ export function figureView(id, options, choose = null) {
       if (!Array.isArray(cell)) return cell;
       const [words, place] = cell;
       const name = `${names[place] ?? ""}: list ${words}`;
-      const pressed = String(chosen.includes(place));
-      const state = { class: "small", "data-place": place, "aria-pressed": pressed, "aria-label": name };
+      const state = { class: "small", "data-place": place, ariaPressed: chosen.includes(place), ariaLabel: name };
       return choose ? button(words, state, () => take(place)) : words;
     };
     const row = ([name, ...cells]) =>

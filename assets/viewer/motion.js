@@ -335,7 +335,7 @@ export class Motion {
           root.append(
             (this.flyers[i] = h(
               "span",
-              { class: `tok shown flyer ${committed[i].proposer}`, "aria-hidden": "true" },
+              { class: `tok shown flyer ${committed[i].proposer}`, ariaHidden: true },
               committed[i].text,
             )),
           );

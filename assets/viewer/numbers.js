@@ -155,7 +155,7 @@ export function totalsOf(store) {
  *  server. */
 export function numbersView(host, store, state, server) {
   const result = h("p.gist", {});
-  const why = button("why?", { class: "quiet why-open", title: "When does it pay?", "aria-expanded": "false" }, () =>
+  const why = button("why?", { class: "quiet why-open", title: "When does it pay?", ariaExpanded: false }, () =>
     state.set({ why: !state.now.why }),
   );
   const offer = (id, words, title, act) => button(words, { class: "offer", id, hidden: true, title }, act);

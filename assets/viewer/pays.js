@@ -77,7 +77,7 @@ function passesChart(state, store) {
   };
   const svg = s("svg.passes", {
     role: "group",
-    "aria-label": "Cost of a pass against its number of tokens",
+    ariaLabel: "Cost of a pass against its number of tokens",
     onpointerdown: (event) => {
       held = event.pointerId;
       svg.setPointerCapture(held);
@@ -143,11 +143,11 @@ function passesChart(state, store) {
       {
         role: "slider",
         tabindex: 0,
-        "aria-label": "Tokens in the pass",
-        "aria-valuemin": 1,
-        "aria-valuemax": limit,
-        "aria-valuenow": atHandle,
-        "aria-valuetext": there + (value === null ? "" : `, ${passes(value)} on ${machineOf(store).name}`),
+        ariaLabel: "Tokens in the pass",
+        ariaValueMin: 1,
+        ariaValueMax: limit,
+        ariaValueNow: atHandle,
+        ariaValueText: there + (value === null ? "" : `, ${passes(value)} on ${machineOf(store).name}`),
       },
       s("line", { x1: x, x2: x, y1: top, y2: floor }),
       s("rect", { x: x - 22, y: floor, width: 44, height: 26, rx: 13 }),

@@ -44,14 +44,14 @@ export class Player {
       type: "range",
       min: 0,
       step: "any",
-      "aria-label": "Stages of this step",
+      ariaLabel: "Stages of this step",
       oninput: () => this.seek(toPlace(this.slider.valueAsNumber)),
       onkeydown: (event) => this.press(event),
     });
     this.names = h("ol", {});
     this.box = h(
       "div.moments",
-      { role: "group", "aria-label": "Play this step" },
+      { role: "group", ariaLabel: "Play this step" },
       this.button,
       (this.way = h("div.way", {}, this.slider, this.names)),
     );

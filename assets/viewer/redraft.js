@@ -91,7 +91,7 @@ export class Redraft {
     const shown = all ? items.length : answer.accepted + 1 + UNSEEN;
     const more = button(
       `+${items.length - shown}`,
-      { "aria-label": `Show ${items.length - shown} more tokens, which the large model did not reach` },
+      { ariaLabel: `Show ${items.length - shown} more tokens, which the large model did not reach` },
       () => this.state.set({ question: { ...here, all: true } }),
     );
     return card(
@@ -99,7 +99,7 @@ export class Redraft {
       h("p", {}, chosenSentence(answer, step.committed.length)),
       h(
         "ol.redrafted",
-        { "aria-label": "Tokens of the second draft, each with its confidence" },
+        { ariaLabel: "Tokens of the second draft, each with its confidence" },
         ...items.slice(0, shown),
         items.length > shown ? h("li", {}, more) : null,
       ),
@@ -131,7 +131,7 @@ export function placesView(strip, picked) {
   const buttons = [];
   const box = h("div.places", {
     role: "toolbar",
-    "aria-label": "What if a second draft had started here? Choose a place with the arrow keys, ask with Enter",
+    ariaLabel: "What if a second draft had started here? Choose a place with the arrow keys, ask with Enter",
     // a click must not move the focus: the arrow keys go on to change the step
     onmousedown: (event) => event.preventDefault(),
     onkeydown: (event) => {

@@ -109,7 +109,7 @@ export function replaysView(store, state, server, told) {
   let line, read; // the line with the replays, and the replays in it
   const inputs = {};
   const slider = (id, words) => {
-    const name = { id: `by-hand-${id}`, "aria-label": words };
+    const name = { id: `by-hand-${id}`, ariaLabel: words };
     const input = h("input", { type: "range", min: 0, step: 1, ...name, oninput: turn });
     const value = h("output", {});
     inputs[id] = { input, value };
@@ -119,7 +119,7 @@ export function replaysView(store, state, server, told) {
   const none = h("p.none", {});
   const start = button("Compare other K and γ", { class: "offer", id: "replay" }, request);
   const stop = button("Stop", { class: "offer", id: "stop-replay" }, () => server("halt"));
-  const progress = h("progress", { "aria-label": "Replays", max: 1 });
+  const progress = h("progress", { ariaLabel: "Replays", max: 1 });
   const said = h("p.none", { role: "status" });
   const waits = h("div.waits", {}, start, progress, stop, said);
   const picture = s("svg.lines", { role: "img", height: HIGH });

@@ -40,7 +40,7 @@ export class StripView {
     Object.assign(this, { host, tree, viewport, tooltip, step: null });
     this.svg = s("svg", {
       role: "img",
-      "aria-label": "How sure the drafter was",
+      ariaLabel: "How sure the drafter was",
       width: "100%",
       height: "100%",
     });

@@ -13,7 +13,7 @@ export const broken = (text) =>
   text
     .toWellFormed()
     .split("\n")
-    .flatMap((part, at) => (at ? [h("i.newline", { "aria-hidden": "true" }), "\n", part] : [part]));
+    .flatMap((part, at) => (at ? [h("i.newline", { ariaHidden: true }), "\n", part] : [part]));
 
 /** A token, coloured and underlined by proposer; `first`: whether it is the first of its step. */
 function tokenSpan({ text, proposer }, first) {
@@ -59,7 +59,7 @@ export class TextView {
     const all = this.store.prompt.toWellFormed();
     if (unfolded || all.length <= LONG_PROMPT) return this.prompt.replaceChildren(all);
     const title = "Show the whole prompt";
-    const more = button("…", { class: "more", title, "aria-label": title }, () => this.state.set({ unfolded: true }));
+    const more = button("…", { class: "more", title, ariaLabel: title }, () => this.state.set({ unfolded: true }));
     return this.prompt.replaceChildren(more, all.slice(-LONG_PROMPT).trimStart());
   }
 

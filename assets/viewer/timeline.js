@@ -12,7 +12,7 @@ export class TimelineView {
 
   constructor(host, store, state, tooltip) {
     Object.assign(this, { host, store, state, tooltip, first: 0, scrubbing: false, size: { width: 0, height: 0 } });
-    this.canvas = h("canvas", { "aria-hidden": "true" });
+    this.canvas = h("canvas", { ariaHidden: true });
     host.append(this.canvas);
     this.draw = oncePerFrame(() => this.paint());
     this.listen();
@@ -265,23 +265,23 @@ export function foundBy(filter, summaries) {
 
 /** Finds steps by outcome, length or time; in the box `finder` of the page. */
 export function finderView(page, store, state) {
-  const tool = (words, title, act) => button(words, { class: "icon", title, "aria-label": title }, act);
+  const tool = (words, title, act) => button(words, { class: "icon", title, ariaLabel: title }, act);
   const options = Object.entries(FILTERS).map(([id, { name }]) => h("option", { value: id }, capital(name)));
   const choice = h(
     "select",
-    { id: "step-filter", "aria-label": "Which steps to look for", onchange: () => choose(choice.value) },
+    { id: "step-filter", ariaLabel: "Which steps to look for", onchange: () => choose(choice.value) },
     ...options,
   );
   const counted = h("span.count", { role: "status" });
   const marks = Object.entries(OUTCOMES).map(([id, { mark, words }]) => {
-    const parts = [h("i", { "aria-hidden": "true" }, mark), words, h("b", {})];
+    const parts = [h("i", { ariaHidden: true }, mark), words, h("b", {})];
     const attributes = { class: id, "data-outcome": id, title: `Show only these steps: ${words}` };
     return button(parts, attributes, () => choose(state.now.filter === id ? "any" : id));
   });
   const before = tool("‹", "Previous matching step (P)", () => go(-1));
   const next = tool("›", "Next matching step (N)", () => go(1));
   const items = marks.map((mark) => h("li", { class: mark.dataset.outcome }, mark));
-  const list = h("ul.glyphs", { "aria-label": "Outcomes of the predicted places" }, ...items);
+  const list = h("ul.glyphs", { ariaLabel: "Outcomes of the predicted places" }, ...items);
   page.finder.append(h("div.finder", {}, h("div.row", {}, choice, before, next, counted), list));
 
   /** The steps that match the filter, null for all. */

@@ -77,7 +77,7 @@ export class TreeView {
     this.small = () => 0; // width of words in small type, once a step is drawn
     this.answered = () => false; // whether a click at a depth was an answer in the quiz
     this.world = s("g.world", {});
-    this.svg = s("svg", { role: "img", "aria-label": "Draft tree", width: "100%", height: "100%" }, this.world);
+    this.svg = s("svg", { role: "img", ariaLabel: "Draft tree", width: "100%", height: "100%" }, this.world);
     this.host.append(this.svg);
     this.listen();
   }

@@ -172,7 +172,7 @@ export function labelsOf(tree, layout) {
   const path = new Set([0, ...step.accepted]);
   for (const id of step.sampled ? layout.lanes.keys() : []) {
     const { parent, depth, targetP, p = targetP } = nodeOf(step, id);
-    if (!path.has(parent) || p === null || p === undefined) continue;
+    if (!path.has(parent) || (p ?? null) === null) continue;
     const [words, x] = [share(p), columns.x(depth)];
     beside(id, { kind: "ghost odds", of: id }, [[words, BELOW, x - small(words) / 2]]);
   }
