@@ -21,7 +21,7 @@ function drawingIn(host, styles, lines) {
   frame.append(place);
   root.append(h("style", {}, styles), frame);
   const dark = () => frame.classList.toggle("dark", document.body.classList.contains("dark"));
-  new MutationObserver(dark).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+  new MutationObserver(dark).observe(document.body, { attributeFilter: ["class"] });
   dark();
   const nothing = () => {};
   return startView(place, nothing, { value: lines, told: true }, nothing);

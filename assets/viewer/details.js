@@ -209,7 +209,7 @@ export function tooltipIn(root) {
   const box = h("div.tip", { role: "tooltip", hidden: true });
   root.append(box);
 
-  function show(content, clientX, clientY) {
+  function show(content, { clientX, clientY }) {
     box.replaceChildren(content);
     box.hidden = false;
     const frame = root.getBoundingClientRect();

@@ -19,7 +19,7 @@ import { redrawn } from "./sampling.js";
 import { Resend, Store } from "./store.js";
 import { StripView } from "./strip.js";
 import { TextView } from "./text.js";
-import { TimelineView, finderView } from "./timeline.js";
+import { finderView, timelineView } from "./timeline.js";
 import { TreeView } from "./tree.js";
 import { TypedView } from "./typed.js";
 import { Viewport } from "./viewport.js";
@@ -73,7 +73,7 @@ class Explorer {
 
     // text and steps of the run, playback of the step
     const words = (this.words = new TextView(page.text, store, state));
-    this.timeline = new TimelineView(page.timeline, store, state, tooltip);
+    this.timeline = timelineView(page.timeline, store, state, tooltip);
     this.finder = finderView(page, store, state);
     this.player = new Player(store, state, () => !this.secret);
     page.moments.prepend(this.player.box);
@@ -340,10 +340,7 @@ class Explorer {
     new ResizeObserver(() => this.fill()).observe(document.body);
     document.fonts.ready.then(() => this.redraw()); // earlier text widths were measured with a fallback font
     // CSS does not apply to a canvas: redraw it when the theme changes.
-    new MutationObserver(() => timeline.draw()).observe(document.body, {
-      attributes: true,
-      attributeFilter: ["class"],
-    });
+    new MutationObserver(timeline.draw).observe(document.body, { attributeFilter: ["class"] });
   }
 }
 

@@ -290,7 +290,7 @@ export class StripView {
       : inBars
         ? this.barCard(at)
         : this.pointCard(at);
-    if (card) this.tooltip.show(card, event.clientX, event.clientY);
+    if (card) this.tooltip.show(card, event);
     else this.tooltip.hide();
   }
 

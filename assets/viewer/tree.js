@@ -439,7 +439,7 @@ export class TreeView {
       const at = event.target.closest("[data-branch]")?.dataset.branch;
       point(at === undefined ? null : Number(at));
       if (!group || this.secret || this.nodeOf(group) === this.node) return this.tooltip.hide(); // the details show the selected node
-      return this.tooltip.show(nodeCard(this.step, this.nodeOf(group)), event.clientX, event.clientY);
+      return this.tooltip.show(nodeCard(this.step, this.nodeOf(group)), event);
     };
     this.svg.addEventListener("pointermove", over);
     this.svg.addEventListener("pointerleave", () => (point(null), this.tooltip.hide()));
@@ -453,8 +453,7 @@ export class TreeView {
       if (this.answered(Number(group.dataset.depth))) return;
       this.state.pin(this.step.index, this.nodeOf(group));
       // touch has no hover, and the details are far away
-      if (event.pointerType === "touch")
-        this.tooltip.show(nodeCard(this.step, this.nodeOf(group)), event.clientX, event.clientY);
+      if (event.pointerType === "touch") this.tooltip.show(nodeCard(this.step, this.nodeOf(group)), event);
     });
   }
 }
