@@ -18,7 +18,7 @@ import { State } from "./state.js";
 import { redrawn } from "./sampling.js";
 import { Resend, Store } from "./store.js";
 import { StripView } from "./strip.js";
-import { TextView } from "./text.js";
+import { textView } from "./text.js";
 import { finderView, timelineView } from "./timeline.js";
 import { TreeView } from "./tree.js";
 import { TypedView } from "./typed.js";
@@ -72,7 +72,7 @@ class Explorer {
     const places = placesView(strip, (prefix) => this.redraft.request(prefix));
 
     // text and steps of the run, playback of the step
-    const words = (this.words = new TextView(page.text, store, state));
+    const words = (this.words = textView(page.text, store, state));
     this.timeline = timelineView(page.timeline, store, state, tooltip);
     this.finder = finderView(page, store, state);
     this.player = new Player(store, state, () => !this.secret);
@@ -109,7 +109,7 @@ class Explorer {
       this.player,
       share,
       helpView(dialogs, state, page.legend, { served, tours }),
-      { uses: words.uses, show: () => words.scroll() }, // reads the layout, so after all that changes it
+      { uses: words.uses, show: words.scroll }, // reads the layout, so after all that changes it
       new Motion({ root, tree, strip, words }),
     ];
     page.numbers.firstChild.append(page.actions);

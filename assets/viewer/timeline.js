@@ -56,7 +56,7 @@ export function timelineView(host, store, state, tooltip) {
     pen.setTransform(dense, 0, 0, dense, 0, 0);
     pen.clearRect(0, 0, width, height);
     const style = getComputedStyle(host);
-    const names = ["first", "second", "target", "line", "ink", "muted", "reject", "sunken", "panel"];
+    const names = ["first", "second", "target", "ink", "muted", "sunken", "panel"];
     const colours = Object.fromEntries(names.map((name) => [name, style.getPropertyValue("--" + name).trim()]));
     const worded = pitch() >= BAR.worded;
     const track = store.length > capacity() ? BAR.track : 0;
