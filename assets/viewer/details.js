@@ -195,7 +195,7 @@ export function detailsView({ details: host, redraft: below }, state, redraft, p
   /** Centres the card over the position of the question; narrow windows show it below the strip (explorer.css). */
   function placeCard({ prefix, answer, number }) {
     const width = below.offsetWidth;
-    const left = strip.x(prefix + 0.5) * strip.scale - width / 2;
+    const left = strip.left(prefix + 0.5) - width / 2;
     below.style.left = `${clamp(left, 0, strip.viewport.size.width - width)}px`;
     if (inView !== number) below.scrollIntoView({ block: "nearest" });
     if (answer) inView = number;

@@ -9,7 +9,7 @@ import { clockView, numbersView } from "./numbers.js";
 import { paysView } from "./pays.js";
 import { Page, chipView } from "./page.js";
 import { Motion } from "./motion.js";
-import { PictureMaker } from "./picture.js";
+import { pictureMaker } from "./picture.js";
 import { Player, stageAt } from "./player.js";
 import { QuizView, askedStep } from "./quiz.js";
 import { Redraft, placesView } from "./redraft.js";
@@ -17,7 +17,7 @@ import { shareView, otherText, saveFile } from "./share.js";
 import { State } from "./state.js";
 import { redrawn } from "./sampling.js";
 import { Resend, Store } from "./store.js";
-import { StripView } from "./strip.js";
+import { stripView } from "./strip.js";
 import { textView } from "./text.js";
 import { finderView, timelineView } from "./timeline.js";
 import { TreeView } from "./tree.js";
@@ -67,9 +67,9 @@ class Explorer {
       const step = state.shown;
       emit(element, "explorer:learn", { chapter: STORY, value: store.valueAt(step), step });
     });
-    const strip = new StripView(page.strip, tree, viewport, tooltip);
+    const strip = stripView(page.strip, tree, viewport, tooltip);
     this.redraft = new Redraft(store, state, server);
-    const places = placesView(strip, (prefix) => this.redraft.request(prefix));
+    const places = placesView(strip, tooltip, (prefix) => this.redraft.request(prefix));
 
     // text and steps of the run, playback of the step
     const words = (this.words = textView(page.text, store, state));
@@ -79,7 +79,7 @@ class Explorer {
     page.moments.prepend(this.player.box);
 
     // games
-    const share = shareView(store, state, new PictureMaker({ tree, strip, viewport, colours: root }), server);
+    const share = shareView(store, state, pictureMaker({ tree, strip, viewport, colours: root }), server);
     this.quiz = new QuizView(root, store, state);
     this.typed = new TypedView({ root, store, state, server, share, rival: address.beat });
     this.games = [this.quiz, this.typed];
