@@ -8,7 +8,7 @@ import { STORY, helpView, keyActions, listenForKeys } from "./help.js";
 import { clockView, numbersView } from "./numbers.js";
 import { paysView } from "./pays.js";
 import { Page, chipView } from "./page.js";
-import { Motion } from "./motion.js";
+import { motionView } from "./motion.js";
 import { pictureMaker } from "./picture.js";
 import { Player, stageAt } from "./player.js";
 import { QuizView, askedStep } from "./quiz.js";
@@ -110,7 +110,7 @@ class Explorer {
       share,
       helpView(dialogs, state, page.legend, { served, tours }),
       { uses: words.uses, show: words.scroll }, // reads the layout, so after all that changes it
-      new Motion({ root, tree, strip, words }),
+      motionView({ root, tree, strip, words }),
     ];
     page.numbers.firstChild.append(page.actions);
     if (!served) page.actions.append(page.help);
