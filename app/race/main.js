@@ -9,7 +9,7 @@ import { copyLink } from "../../assets/viewer/share.js";
 import { differencesView } from "./differences.js";
 import { Player, laneView, playerControls, readLane } from "./replay.js";
 import { costRows, elsewhereWords, raceTable, resultWords, timeAxis } from "./results.js";
-import { TextsView } from "./texts.js";
+import { textsView } from "./texts.js";
 
 const ALONE = "Tick a second method in ⋯ to compare.";
 const TITLES = { own: "Your race.", recorded: "A recorded race.", runs: "Runs of the list." };
@@ -39,7 +39,7 @@ export function start(element, trigger, props, watch) {
     async () => (copied.textContent = await copyLink(data.query, "The prompt is too long for a link.")),
   );
   const open = (lane, step) => trigger("select", step === undefined ? { lane } : { lane, step });
-  const texts = new TextsView(
+  const texts = textsView(
     (side, step) => open(chosen[side], step),
     (steps) => lanes.forEach((lane, at) => lane.frame(steps[chosen.indexOf(at)] ?? [])),
   );
@@ -56,6 +56,7 @@ export function start(element, trigger, props, watch) {
   let chosen = []; // the lanes above and below the text
   let recent = []; // the same, in the order in which they were chosen
   let drawn = ""; // the state that the lanes show
+  let toldOf = ""; // the state that the texts show
   let waiting = false; // whether to start the replay when the finished race is first visible
 
   function draw() {
@@ -146,14 +147,14 @@ export function start(element, trigger, props, watch) {
   }
   /** Shows the texts of the two lanes, and what differs between them; `pair`: the comparison, null until it arrives. */
   function compare(pair, at = pair ? pair.at : []) {
-    const same = String(at) === String(chosen) && texts.race === drawn;
+    const same = String(at) === String(chosen) && toldOf === drawn;
     chosen = at;
     if (!recent.every((n) => at.includes(n)) || recent.length !== at.length) recent = [...at];
     lanes.forEach((lane, n) => lane.mark(at.indexOf(n)));
     texts.box.hidden = !at.length;
     rows.show(pair);
     if (!at.length || same) return;
-    texts.race = drawn;
+    toldOf = drawn;
     const two = at.map((n) => lanes[n].lane);
     texts.show(
       data.prompt,
