@@ -4,7 +4,7 @@ import { button, h, readJson } from "../../assets/viewer/dom.js";
 import { spoken } from "../../assets/viewer/words.js";
 import { copyLink, saveFile } from "../../assets/viewer/share.js";
 import { explorer } from "../static/explorer.js";
-import { Address, openLinked } from "./address.js";
+import { keepAddress, openLinked } from "./address.js";
 
 const TOO_LONG = "The prompt is too long for a link: save the trace instead.";
 const COPIED = "Link copied. It contains the prompt and the settings, from which the run can be repeated.";
@@ -138,7 +138,7 @@ function runsView(element, trigger, options) {
   const wide = matchMedia("(min-width: 901px)").matches;
   const details = h("details.panel.kept", { open: wide }, title, list, all, said);
   element.replaceChildren(h("section.panels", { ariaLabel: "Runs of this window" }, details));
-  const address = new Address(
+  const keep = keepAddress(
     () => data,
     (key, step, node) => trigger("show", { key, step, node }),
   );
@@ -168,7 +168,7 @@ function runsView(element, trigger, options) {
         details.open = true;
       });
     }
-    address.soon();
+    keep();
   }
 
   function draw() {
