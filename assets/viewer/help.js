@@ -156,7 +156,7 @@ export function keyActions({ store, state, page, tree, viewport, finder, quiz, t
     PageDown: () => state.now.present && state.move(1),
     PageUp: () => state.now.present && state.move(-1),
     Escape: () => {
-      if (player.on) player.seek(player.end);
+      if (state.now.place !== null) player.seek(Infinity);
       else if (state.now.why) state.set({ why: false });
       else if (!redraft.release()) state.release();
     },

@@ -10,7 +10,7 @@ import { paysView } from "./pays.js";
 import { Page, chipView } from "./page.js";
 import { motionView } from "./motion.js";
 import { pictureMaker } from "./picture.js";
-import { Player, stageAt } from "./player.js";
+import { playerView, stageAt } from "./player.js";
 import { QuizView, askedStep } from "./quiz.js";
 import { Redraft, placesView } from "./redraft.js";
 import { shareView, otherText, saveFile } from "./share.js";
@@ -75,7 +75,7 @@ class Explorer {
     const words = (this.words = textView(page.text, store, state));
     this.timeline = timelineView(page.timeline, store, state, tooltip);
     this.finder = finderView(page, store, state);
-    this.player = new Player(store, state, () => !this.secret);
+    this.player = playerView(store, state, () => !this.secret);
     page.moments.prepend(this.player.box);
 
     // games
