@@ -200,7 +200,7 @@ export const placesOf = ({ places }, figure, row) => (places.positions[figure] ?
 export function nameOf({ panels }, figure, wanted) {
   const panel = panels.find(({ id }) => id === figure);
   const names = wanted.map((place) => panel?.names[place]).filter(Boolean);
-  return names.length > 1 ? `${names[0]} to ${names[names.length - 1].replace(/^\D+/, "")}` : names.join("") || "Steps";
+  return names.length > 1 ? `${names[0]} to ${names.at(-1).replace(/^\D+/, "")}` : names.join("") || "Steps";
 }
 
 /** Sorts items, the most surprising first: rejected with high confidence, or accepted with low confidence. */

@@ -1,7 +1,7 @@
 // The text of two runs, once: a rail of the steps of one run above every line, and of the other below. From the first difference on, the
 // texts are beside each other.
 
-import { button, h, sum } from "../../assets/viewer/dom.js";
+import { best, button, h, sum } from "../../assets/viewer/dom.js";
 import { broken } from "../../assets/viewer/text.js";
 import { OUTCOMES, PROPOSERS, count, countInWords, milliseconds } from "../../assets/viewer/words.js";
 
@@ -94,10 +94,8 @@ export function tellingPlace(sides) {
   const steps = sides
     .flatMap((side) => side.steps.slice(0, SOUGHT))
     .map(({ from }) => stepAt(sides, from, null, Infinity));
-  return steps.reduce((best, step) => (step && step.others.length > best.others.length ? step : best), {
-    others: [],
-    from: 0,
-  }).from;
+  const found = best(steps.filter(Boolean), ({ others }) => others.length);
+  return found?.others.length ? found.from : 0;
 }
 
 /** `open(side, step)` shows a step in Explore; `framed(steps)` is called with the chosen steps of both sides. */

@@ -51,6 +51,15 @@ export function markCurrent(parts, at) {
   parts.forEach((part, n) => (part.ariaCurrent = n === at ? "step" : null));
 }
 
+/** A table; `heads`: the contents of its column heads. */
+export const table = (heads, rows) =>
+  h(
+    "table",
+    {},
+    h("thead", {}, h("tr", {}, ...heads.map((head) => h("th", { scope: "col" }, head)))),
+    h("tbody", {}, ...rows),
+  );
+
 /** An icon for a button, 14 × 14 pixels; the origin of `path` is its centre. */
 export const icon = (path) =>
   s("svg", { width: 14, height: 14, viewBox: "-7 -7 14 14", ariaHidden: true, class: "drawn" }, s("path", { d: path }));
@@ -69,6 +78,8 @@ export const whole = (value, low, high, fallback) => {
 
 /** The sum of the values of a list or an object. */
 export const sum = (values) => Object.values(values).reduce((total, value) => total + value, 0);
+/** The item with the largest value of `of`, the first of equals; undefined if there are no items. */
+export const best = (items, of) => [...items].sort((a, b) => of(b) - of(a))[0];
 export const list = (value) => (Array.isArray(value) ? value : []);
 export const text = (value) => String(value ?? "");
 

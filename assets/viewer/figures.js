@@ -1,6 +1,6 @@
 // Draws plotly figures in the colours of the theme and the width of their box, with a table of their numbers.
 
-import { button, h, oncePerFrame } from "./dom.js";
+import { button, h, oncePerFrame, table } from "./dom.js";
 
 const NEAR = 200; // pixels: figures at most this far outside the window are drawn immediately, others when the browser is idle
 // Looks of the marks in the legend above a figure; the second drafter has another colour.
@@ -174,19 +174,17 @@ export function figureView(id, options, choose = null) {
   }
 
   function fillTable() {
-    const { table, names } = panel;
+    const { head, rows } = panel.table;
     const content = (cell) => {
       if (!Array.isArray(cell)) return cell;
       const [words, place] = cell;
-      const name = `${names[place] ?? ""}: list ${words}`;
+      const name = `${panel.names[place] ?? ""}: list ${words}`;
       const state = { class: "small", "data-place": place, ariaPressed: chosen.includes(place), ariaLabel: name };
       return choose ? button(words, state, () => take(place)) : words;
     };
     const row = ([name, ...cells]) =>
       h("tr", {}, h("th", { scope: "row" }, content(name)), ...cells.map((cell) => h("td", {}, content(cell))));
-    const columns = table.head.map((name) => h("th", { scope: "col" }, name));
-    const body = h("tbody", {}, ...table.rows.map(row));
-    numbers.replaceChildren(h("table", {}, h("thead", {}, h("tr", {}, ...columns)), body));
+    numbers.replaceChildren(table(head, rows.map(row)));
   }
 
   return { id, box, legend, numbers, show, select };

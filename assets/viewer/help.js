@@ -151,7 +151,7 @@ export function keyActions({ store, state, page, tree, viewport, finder, quiz, t
     q: () => quiz.toggle(),
     b: () => typed.toggle(),
     Enter: () => quiz.asking && quiz.guess(tree.step?.nodes.get(state.shownNode)?.depth),
-    ...Object.fromEntries(Array.from({ length: 10 }, (_, digit) => [digit, () => quiz.type(digit)])),
+    ...[...Array(10).keys()].map((digit) => () => quiz.type(digit)), // by digit
     // keys of a presentation remote; when not presenting, they scroll the page
     PageDown: () => state.now.present && state.move(1),
     PageUp: () => state.now.present && state.move(-1),

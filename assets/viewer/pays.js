@@ -105,8 +105,8 @@ function passesChart(state, store) {
     const y = (cost) => height - EDGE.bottom - (cost / top) * (height - EDGE.top - EDGE.bottom);
     const floor = y(0);
     const every = Math.ceil(top / 6);
-    const costs = Array.from({ length: Math.floor(top / every) + 1 }, (_, n) => n * every);
-    const sizes = Array.from({ length: Math.log2(widest) + 1 }, (_, n) => 2 ** n);
+    const costs = [...Array(Math.floor(top / every) + 1).keys()].map((n) => n * every);
+    const sizes = [...Array(Math.log2(widest) + 1).keys()].map((n) => 2 ** n);
     const here = points.filter(({ nodes }) => nodes === atHandle);
     const shown = here.find((point) => point.at === at);
     const value = shown ? shown.cost : here.length ? sum(here.map(({ cost }) => cost)) / here.length : null;
@@ -281,7 +281,7 @@ export function paysView({ pays: host, root }, store, state, server, told) {
 /** Whether drafting pays in a run, in a sentence. */
 function paysWords(store, cycle, alpha) {
   const { header, sums } = store;
-  const last = store.summaries[store.length - 1].elapsed;
+  const last = store.summaries.at(-1).elapsed;
   if (header.missing && last) {
     const each = last / sums.tokens;
     return `A step takes ${milliseconds(alpha * each)} and writes ${fixed(alpha, 2)} tokens: drafting pays only if plain decoding takes more than ${milliseconds(each)} per token.`;

@@ -1,7 +1,7 @@
 // The tokens that the target may draw at a place, and a step drawn with other random numbers.
 
 import { BONUS } from "./step.js";
-import { sum } from "./dom.js";
+import { best, sum } from "./dom.js";
 
 const OTHER = { id: -1, text: "(another)" }; // all tokens whose probabilities were not recorded
 
@@ -32,10 +32,8 @@ export function oddsAfter({ nodes, choices, targetTops }, node) {
 /** The token that a seed draws after a node: the one with the largest log probability plus noise (Gumbel-max). */
 export function drawnAfter(step, node, seed) {
   const position = step.anchorPosition + step.nodes.get(node).depth;
-  const scored = oddsAfter(step, node).map((token) => {
-    return [Math.log(token.p) - Math.log(-Math.log(uniform(seed, position, token.id))), token];
-  });
-  return scored.reduce((best, one) => (best && best[0] >= one[0] ? best : one), null)?.[1] ?? null;
+  const score = ({ p, id }) => Math.log(p) - Math.log(-Math.log(uniform(seed, position, id)));
+  return best(oddsAfter(step, node), score) ?? null;
 }
 
 /** The step as another seed would have drawn it from the recorded probabilities. */

@@ -116,7 +116,7 @@ export class Store {
     this.outcome = NO_OUTCOME; // outcome of the next step
     this.instructive = 0; // the most instructive step
     this.read = new Map();
-    this.seen = { draft: false, levels: false, branches: false, second: false, selected: false, head: false }; // parts that occur in the steps
+    this.seen = { draft: false, levels: false, branches: false, second: false, selected: false }; // parts that occur in the steps
     this.sums = noSums();
     this.most = 1; // tokens of the longest step
     // Whether the run was complete when it was first seen: a recording, not a live run to follow.
@@ -175,7 +175,7 @@ export class Store {
       this.opened = text(segment.opened);
       this.recorded =
         segment.recorded === true ||
-        (from === 0 && /^\{"event":\s*"(Finished|Failed|Baseline)"/.test(lines[lines.length - 1] || ""));
+        (from === 0 && /^\{"event":\s*"(Finished|Failed|Baseline)"/.test(lines.at(-1) || ""));
       this.changed({ reset: true });
     }
     this.instructive = segment.instructive;
@@ -272,7 +272,6 @@ export class Store {
     this.seen.draft ||= Boolean(event.first_draft);
     this.seen.levels ||= event.levels.length > 0;
     this.seen.branches ||= event.branches.length > 0;
-    this.seen.head ||= event.trained?.length > 0;
     this.seen.second ||= event.branches.some(({ drafter }) => drafter === "second");
     this.seen.selected ||= event.selected_prefixes.length > 0;
     addSums(this.sums, summary);

@@ -119,7 +119,7 @@ export class TreeView {
     const needsWith = (padding, size, also) =>
       columnNeeds(step, { size, family }, padding, ({ id }) => also || drawn.has(id) || id === chosen);
     const all = needsWith(PADDING.wide, NODE_FONT, true);
-    const wide = sum(Array.from({ length: step.columns }, (_, depth) => all(depth))) + LEAD.wide - all(0) <= across;
+    const wide = sum([...Array(step.columns).keys()].map(all)) + LEAD.wide - all(0) <= across;
     const padding = narrow ? PADDING.tight : wide ? PADDING.wide : PADDING.close;
     const needs = (size, also) => needsWith(padding, size, also);
     const layOut = () => {

@@ -2,7 +2,7 @@
 
 import { BONUS, nodeOf } from "./step.js";
 import { draftsThrough } from "./explain.js";
-import { clamp, s } from "./dom.js";
+import { best, clamp, s } from "./dom.js";
 import { PILL } from "./tree_shapes.js";
 import { share } from "./words.js";
 
@@ -55,7 +55,7 @@ export function clearOf(lines, x, width, [start, end], ahead = false) {
     .flatMap((line) => [line - AIR - width, line + AIR])
     .filter((at) => at >= start && at <= end && clear(at));
   const far = (at) => Math.abs(at - x) + (at < x === ahead ? 0 : 1e6);
-  return fit.sort((a, b) => far(a) - far(b))[0] ?? null;
+  return best(fit, (at) => -far(at)) ?? null;
 }
 
 const GAP = 5; // pixels: least distance of nodes in neighbouring lanes

@@ -90,5 +90,5 @@ export const methodName = (method) =>
 export const plain = (pieces) => pieces.map((piece) => piece.text).join("");
 
 export function joined(values) {
-  return values.length < 2 ? values.join("") : values.slice(0, -1).join(", ") + " and " + values[values.length - 1];
+  return values.length < 2 ? values.join("") : values.slice(0, -1).join(", ") + " and " + values.at(-1);
 }
