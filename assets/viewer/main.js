@@ -20,7 +20,7 @@ import { Resend, Store } from "./store.js";
 import { stripView } from "./strip.js";
 import { textView } from "./text.js";
 import { finderView, timelineView } from "./timeline.js";
-import { TreeView } from "./tree.js";
+import { treeView } from "./tree.js";
 import { TypedView } from "./typed.js";
 import { Viewport } from "./viewport.js";
 import { count } from "./words.js";
@@ -60,7 +60,7 @@ class Explorer {
     // the drawing of the step
     const tooltip = tooltipIn(root);
     const viewport = (this.viewport = new Viewport(page.tree, (zoom) => state.set({ zoom })));
-    const tree = (this.tree = new TreeView(page, state, tooltip, viewport));
+    const tree = (this.tree = treeView(page, state, tooltip, viewport));
     page.tools.prepend(tree.wholeSwitch);
     page.explain.hidden = !tours;
     page.explain.addEventListener("click", () => {

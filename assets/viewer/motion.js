@@ -99,7 +99,7 @@ export function motionView({ root, tree, strip, words }) {
 
   function moveNodes() {
     for (const group of tree.world.querySelectorAll("g.node")) {
-      const node = step.nodes.get(tree.nodeOf(group));
+      const node = step.nodes.get(tree.idOf(group));
       const shape = group.querySelector(".shape");
       if (node) moveNode(group, node, tree.y(node.id));
       else

@@ -82,7 +82,7 @@ export function stripView(host, tree, viewport, tooltip) {
   function place() {
     narrow = viewport.size.width < NARROW;
     band = narrow ? BANDS.narrow : BANDS.wide;
-    scale = 1 + 0.7 * ((tree.larger ?? 1) - 1);
+    scale = 1 + 0.7 * (tree.larger - 1);
     host.classList.toggle("narrow", narrow);
     const top = band.bars[1] + 2;
     strip.placed(step, top * scale, (band.height - top) * scale);
