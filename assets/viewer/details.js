@@ -39,7 +39,7 @@ function nodeTitle(node, words) {
   return h(
     "div.title",
     {},
-    h("bdi", { class: `chip ${node.proposer || "target"} ${node.state || "bonus"}` }, visible(node.text, 28)),
+    h("bdi", { class: `chip ${node.proposer} ${node.state}` }, visible(node.text, 28)),
     h("span", {}, words),
   );
 }
@@ -50,7 +50,7 @@ export function nodeCard(step, id) {
     return h(
       "div.card",
       {},
-      nodeTitle({ text: step.bonus.text, proposer: "target" }, `token ${step.bonus.depth}`),
+      nodeTitle(step.bonus, `token ${step.bonus.depth}`),
       h("p", {}, bonusSentence(step)),
       meter("large model", step.bonus.p, "target"),
       ...targetRows(step, step.bonus),

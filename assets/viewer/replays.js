@@ -15,21 +15,15 @@ const BELOW = { name: 110, top: 126, bottom: 148, value: 22 };
 
 /** The replays of a run from their line: `points` by K and γ, `own` K and γ, costs on the machine of the run (`here`), or null. */
 export function readReplays({ points, own, here }, method) {
-  const read = points.map(([k, gamma, committed, works]) => {
-    const all = works.map(readWork);
-    const point = {
-      k,
-      gamma,
-      committed,
-      steps: committed.length,
-      alpha: sum(committed) / committed.length,
-      works: all,
-    };
-    point.method = k || !own[0] ? method : "dflash"; // without re-drafts, D²SD is DFlash
-    point.nodes = sum(all.map(({ nodes }) => nodes)) / all.length;
-    const cost = here && meanCost(here, point.method, all);
-    point.seconds = cost === null ? null : (cost / point.alpha) * (here.milliseconds / 1000);
-    return point;
+  const read = points.map(([k, gamma, committed, lines]) => {
+    const steps = committed.length;
+    const alpha = sum(committed) / steps;
+    const works = lines.map(readWork);
+    const used = k || !own[0] ? method : "dflash"; // without re-drafts, D²SD is DFlash
+    const cost = here && meanCost(here, used, works);
+    const seconds = cost === null ? null : (cost / alpha) * (here.milliseconds / 1000);
+    const nodes = sum(works.map((work) => work.nodes)) / works.length;
+    return { k, gamma, committed, steps, alpha, works, method: used, nodes, seconds };
   });
   const values = (name) => [...new Set(read.map((point) => point[name]))].sort((a, b) => a - b);
   return { points: read, own: { k: own[0], gamma: own[1] }, here, k: values("k"), gamma: values("gamma") };

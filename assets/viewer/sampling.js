@@ -1,6 +1,6 @@
 // The tokens that the target may draw at a place, and a step drawn with other random numbers.
 
-import { BONUS } from "./step.js";
+import { BONUS_NODE } from "./step.js";
 import { best, sum } from "./dom.js";
 
 const OTHER = { id: -1, text: "(another)" }; // all tokens whose probabilities were not recorded
@@ -51,14 +51,8 @@ export function redrawn(step, seed) {
   const nodes = new Map(all.map((node) => [node.id, { ...node, state: stateOf(node) }]));
   const [accepted, last] = [path.slice(1), nodes.get(path.at(-1))];
   // the probabilities after an end of the tree are recorded only if the run reached it
-  const drawnBonus = {
-    id: BONUS,
-    parent: last.id,
-    depth: last.depth + 1,
-    text: drawn?.text ?? "?",
-    p: drawn?.p ?? null,
-  };
-  const bonus = { ...drawnBonus, proposer: "target", node: null };
+  const { text = "?", p = null } = drawn ?? {};
+  const bonus = { ...BONUS_NODE, parent: last.id, depth: last.depth + 1, text, p, node: null };
   const wrong = accepted.findIndex((id) => !nodes.get(id).candidates.includes(0));
   const right = wrong < 0 ? accepted.length : wrong;
   const checked = all.some(({ parent, candidates }) => parent === path[right] && candidates.includes(0));

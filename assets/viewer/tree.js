@@ -174,7 +174,7 @@ export function treeView(page, state, tooltip, viewport) {
     for (const node of shown) if (node.parent >= 0) (node.state === "accepted" ? strong : edges).append(drawEdge(node));
     if (layout.lanes.has(BONUS)) {
       const draft = draftOf(step.nodes.get(step.bonus.parent));
-      nodes.append(nodeGroup({ ...step.bonus, kind: "target", state: "bonus", draft }));
+      nodes.append(nodeGroup({ ...step.bonus, kind: "target", draft }));
       strong.append(drawEdge(step.bonus));
     }
     const groups = new Map([...nodes.children].map((group) => [idOf(group), group]));
@@ -284,13 +284,14 @@ export function treeView(page, state, tooltip, viewport) {
   }
 
   /** The line to a node from its parent; `y(id)`: y of a node. */
-  function drawEdge({ id, parent, depth, proposer, candidates }, y = yOf) {
+  function drawEdge(node, y = yOf) {
+    const { id, parent, depth, proposer } = node;
     const from = step.nodes.get(parent);
     const x1 = xOf(from.depth) + widths.get(parent) / 2;
     const x2 = xOf(depth) - widths.get(id) / 2;
     return s("path", {
       class: `edge ${proposer}`,
-      "data-draft": draftOf(id === BONUS ? from : { candidates }),
+      "data-draft": draftOf(id === BONUS ? from : node),
       "data-of": id,
       "data-branch": branches.get(id),
       "data-depth": depth,

@@ -17,8 +17,7 @@ export function chainsOf(step, cut) {
   const [root, ...others] = step.nodes.values();
   const children = new Map();
   for (const node of others) children.set(node.parent, [...(children.get(node.parent) ?? []), node]);
-  const bonus = step.bonus && { ...step.bonus, candidates: [] };
-  const main = chainFrom(root, children, heights(step.nodes), bonus);
+  const main = chainFrom(root, children, heights(step.nodes), step.bonus);
   if (cut) cutChain(main);
   return main;
 }
