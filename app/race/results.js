@@ -156,7 +156,7 @@ export function costRows(lanes) {
 export function timeTicks(longest) {
   const power = 10 ** Math.floor(Math.log10(longest / 6));
   const step = [1, 2, 5, 10].map((n) => n * power).find((size) => longest / size <= 6);
-  return [...Array(Math.floor(longest / step + 1e-9) + 1).keys()].map((at) => at * step);
+  return Array.from({ length: Math.floor(longest / step + 1e-9) + 1 }, (_, at) => at * step);
 }
 
 /** The time axis below the lanes; `longest`: its length in seconds. */

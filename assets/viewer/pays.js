@@ -105,8 +105,8 @@ function passesChart(state, store) {
     const y = (cost) => height - EDGE.bottom - (cost / top) * (height - EDGE.top - EDGE.bottom);
     const floor = y(0);
     const every = Math.ceil(top / 6);
-    const costs = [...Array(Math.floor(top / every) + 1).keys()].map((n) => n * every);
-    const sizes = [...Array(Math.log2(widest) + 1).keys()].map((n) => 2 ** n);
+    const costs = Array.from({ length: Math.floor(top / every) + 1 }, (_, n) => n * every);
+    const sizes = Array.from({ length: Math.log2(widest) + 1 }, (_, n) => 2 ** n);
     const here = points.filter(({ nodes }) => nodes === atHandle);
     const shown = here.find((point) => point.at === at);
     const value = shown ? shown.cost : here.length ? sum(here.map(({ cost }) => cost)) / here.length : null;

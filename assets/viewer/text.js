@@ -15,8 +15,9 @@ export const broken = (text) =>
     .split("\n")
     .flatMap((part, at) => (at ? [h("i.newline", { ariaHidden: true }), "\n", part] : [part]));
 
+/** Draws the text of a run; `tokens` of the result: the elements of the tokens, by step. */
 export function textView(host, store, state) {
-  const tokens = []; // elements of the tokens, by step
+  const tokens = [];
   let marked, opening, line, written; // tokens of the shown step; tokens of prefill; the last line; the prompt as shown
   let from; // for each class the first step whose tokens have it
   let place, scrolled; // where to scroll, and the scroll position
