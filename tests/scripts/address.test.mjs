@@ -1,7 +1,7 @@
 // Addresses: their fields, the history of the page, and traces from links.
 import assert from "node:assert/strict";
 import { beforeEach, mock, test } from "node:test";
-import { Address, fetchTrace, traceAddress } from "../../app/runs/address.js";
+import { fetchTrace, keepAddress, traceAddress } from "../../app/runs/address.js";
 import { queryOfHash, readAddress, withFields } from "../../assets/viewer/address.js";
 import { localWords, otherText } from "../../assets/viewer/share.js";
 import { missing } from "../../assets/viewer/standalone.js";
@@ -127,11 +127,11 @@ class Page extends EventTarget {
       replaceState: (state, _, address) => (this.entries[this.at] = [address, state]),
       pushState: (state, _, address) => (this.entries = [...this.entries.slice(0, ++this.at), [address, state]]),
     };
-    this.address = new Address(
+    this.keep = keepAddress(
       () => this,
       (key) => this.asked.push(key),
     );
-    this.address.soon();
+    this.keep();
     tick(1000);
   }
 
@@ -158,7 +158,7 @@ class Page extends EventTarget {
     this.shown = key;
     this.view.dataset.run = `run ${key}`;
     this.view.dataset.pinned = "";
-    this.address.soon();
+    this.keep();
   }
 
   travel(by) {
