@@ -6,7 +6,6 @@ import { emit } from "../../assets/viewer/dom.js";
 import { explorer } from "../static/explorer.js";
 
 const SETTLE_MS = 250;
-const PATIENCE_MS = 4000;
 
 const tour = () => document.querySelector("#learn [data-chapter]");
 /** Whether two states belong to one history entry: they have the same tab and run. */
@@ -84,7 +83,9 @@ export function keepAddress(list, show) {
 
   /** Whether the run requested by Back or Forward has not arrived yet, and no other tab or run was opened since. */
   function arriving(now) {
-    return going && !same(now, going) && now.tab === going.tab && list().shown === leaving;
+    const { shown, runs } = list();
+    const waits = going && !same(now, going) && now.tab === going.tab && shown === leaving;
+    return waits && runs.some(({ key }) => key === going.run);
   }
 
   const write = ({ query, ...place }) => `${location.pathname}?${withFields(query, place)}`;
@@ -98,9 +99,6 @@ export function keepAddress(list, show) {
     going = before = state;
     unwritten = null; // belongs to the entry that was left, which can no longer be written
     leaving = list().shown;
-    setTimeout(() => {
-      if (going === state) going = null;
-    }, PATIENCE_MS);
     const button = tabButton(tab);
     if (button && button.getAttribute("aria-selected") !== "true") button.click();
     if (chapter && tour()) emit(tour(), "learn:go", { chapter: Number(chapter) });
