@@ -44,8 +44,9 @@ from d2sd.calibration.steps import (
     observed,
     units,
 )
+from d2sd.calibration.text import count, decimal, digits
 from d2sd.calibration.thresholds import Stops, stop_report
-from d2sd.trace.events import StepDone
+from d2sd.trace.events import StepDone, html_of
 from d2sd.trace.metrics import DraftCosts, verdict, weights_of
 from d2sd.trace.text import encodable
 from d2sd.trace.trace import Trace
@@ -53,7 +54,7 @@ from d2sd.trace.trace import Trace
 OF_RUNS = ("run", "prompt", "domain", "prompt_tokens")  # fields of a header that differ from run to run
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Report(ConfidenceFigures):
     """Calibration figures of recorded runs. Figures of the confidence are about the first draft.
 
@@ -87,6 +88,13 @@ class Report(ConfidenceFigures):
     domains: tuple[Group, ...] = ()
     stops: Stops | None = None
 
+    def __repr__(self) -> str:
+        figures = f"α {decimal(self.gains.tokens_per_step.value)}, ECE {digits(self.ece.value)}"
+        return f"<Report on {count(self.runs, 'run')} with {count(self.steps, 'step')}: {figures}>"
+
+    def _repr_html_(self) -> str:
+        return html_of(self)
+
     def to_dict(self) -> dict[str, Any]:
         """Returns the figures as JSON-ready data."""
         return asdict(self)
@@ -112,6 +120,9 @@ class RunStatistics:
         self._report: Report | None = None
         for trace in traces:
             self.add(trace)
+
+    def __repr__(self) -> str:
+        return f"<RunStatistics of {count(len(self), 'run')}>"
 
     def __len__(self) -> int:
         return len(self.texts)

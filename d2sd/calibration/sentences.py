@@ -12,21 +12,25 @@ from typing import NamedTuple
 from d2sd.calibration.comparison import Comparison, Difference
 from d2sd.calibration.report import Report, RunStatistics, compare_runs
 from d2sd.calibration.resampling import wilson
-from d2sd.calibration.scores import Bin
+from d2sd.calibration.scores import Bin, PositionAcceptance
 from d2sd.calibration.text import (
+    Columns,
     Sentence,
+    Table,
     Tone,
     Write,
     change,
     count,
     decimal,
     digits,
+    first_page,
     listed,
     percent,
     signed,
     signed_decimal,
     with_interval,
 )
+from d2sd.trace.events import html_of
 
 MIN_POSITIONS = 200  # scored positions needed to judge a drafter
 MIN_IN_BIN = 30  # positions needed to judge a bin
@@ -36,6 +40,7 @@ MIN_STEPS = 30  # steps needed to judge boundaries or gains
 TRUSTED_ERROR = 0.05
 # A drafter is "slightly" over- or under-confident below the first gap between confidence and accepted share, "far" above the second.
 SLIGHT, FAR = 0.03, 0.1
+MAX_ROWS = 32  # rows of the table in a notebook
 MAX_UNSEEN = 0.05  # a larger share of steps with unknown boundary is mentioned
 
 # Reports.
@@ -65,6 +70,17 @@ def read_report(report: Report) -> list[Sentence]:
         *_second(report),
         _unit(report),
     ]
+
+
+@html_of.register
+def _(report: Report) -> str:
+    columns: Columns[PositionAcceptance] = {
+        "position": lambda p: str(p.position),
+        "steps": lambda p: str(p.count),
+        "mean confidence": lambda p: percent(p.confidence),
+        "accepted": lambda p: percent(p.accepted),
+    }
+    return first_page([s.text for s in read_report(report)], Table.of(columns, report.by_position[:MAX_ROWS]))
 
 
 def _without_confidences(report: Report) -> Sentence:

@@ -15,11 +15,12 @@ from typing import Any
 from d2sd.bench.prompts import read_prompts
 from d2sd.calibration.text import count, decimal
 from d2sd.cli.common import add_command, add_limit_argument, print_json
-from d2sd.cli.description import MISSING, describe_run, describe_step, not_logged
+from d2sd.cli.description import MISSING, describe_run, not_logged
 from d2sd.cli.outputs import add_output, check_output, lock_output
 from d2sd.errors import InputError
 from d2sd.logs import Figures, import_log, open_texts, read_runs
 from d2sd.logs.serving import ENGINES, Server, complete
+from d2sd.trace.description import describe_step
 from d2sd.trace.events import StepDone
 from d2sd.trace.files import write_whole
 from d2sd.trace.metrics import acceptance_by_depth

@@ -40,7 +40,7 @@ from d2sd.figures.style import (
 COUNTS = 0.13  # height of the bars of counts, as a share of the figure's height
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CalibrationFigures:
     """The parts of a calibration that the page and the reports show.
 
@@ -52,6 +52,9 @@ class CalibrationFigures:
     reading: tuple[Sentence, ...]
     stats: tuple[Stat, ...]
     panels: tuple[Panel, ...]
+
+    def __repr__(self) -> str:
+        return f"<CalibrationFigures: {len(self.panels)} panels>"
 
     def to_dict(self) -> dict[str, Any]:
         """Returns everything as JSON-ready data."""

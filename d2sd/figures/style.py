@@ -42,7 +42,7 @@ Trace = dict[str, Any]
 Legend = tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Panel:
     """A figure with a heading and a table.
 
@@ -62,6 +62,9 @@ class Panel:
     table: Table
     names: dict[int, str] = field(default_factory=dict)
     legend: Legend = ()
+
+    def __repr__(self) -> str:
+        return f"<Panel {self.id}: {self.title}>"
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the panel as JSON-ready data."""
