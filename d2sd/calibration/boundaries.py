@@ -163,7 +163,7 @@ class Gains:
     """Committed tokens and verified nodes per step.
 
     tokens_per_step: α, committed tokens including the bonus token.
-    nodes_per_step: verified nodes including the anchor.
+    nodes_per_step: verified nodes, including the anchor, which no entry of ``sources`` counts.
     wasted: share of the verified nodes, without the anchor, that were not accepted; None if no node was verified.
     bonus: bonus tokens per step.
     per_redraft: mean number of tokens that a re-draft adds.

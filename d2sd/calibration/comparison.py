@@ -203,8 +203,9 @@ FIGURES: dict[str, Rows] = {
     "redraft": lambda d: (d.table.gained[:, 1:-1].sum(1).astype(float), d.table.branches.astype(float), d.unit),
     "nodes": lambda d: _mean_rows(d.table.nodes.sum(1) + 1, d.unit),
     "gap": lambda d: _mean_rows(d.scores.accepted - d.scores.confidence, d.unit[d.scores.row]),
+    "brier": lambda d: _mean_rows((d.scores.confidence - d.scores.accepted) ** 2, d.unit[d.scores.row]),
 }
-OF_DRAFTER = frozenset({"gap", "ece_above_chance"})  # figures of the first drafter alone
+OF_DRAFTER = frozenset({"gap", "brier", "ece_above_chance"})  # figures of the first drafter alone
 
 
 def first_difference(one: Sequence[Any], other: Sequence[Any]) -> int | None:

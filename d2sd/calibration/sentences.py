@@ -273,6 +273,7 @@ COMPARED = {
     "repaired": ComparedFigure("Rescued drafts", percent, signed, POINTS),
     "redraft": ComparedFigure("Tokens of a re-draft", digits, change, COUNTED),
     "gap": ComparedFigure("Accepted − confidence", signed, signed, POINTS),
+    "brier": ComparedFigure("Brier score", digits, change, RATED),
     "ece_above_chance": ComparedFigure("ECE above chance", digits, change, RATED),
 }
 TOO_FEW = "An interval needs at least four prompts or blocks of text."

@@ -4,7 +4,8 @@ Also show where drafting should stop: how confidence thresholds and shorter draf
 With the costs of this machine or of --costs, also show how they would change the time per token.
 
 With --json, print one object with a key for each prompt group ("all" first). Each value has the fields of d2sd.calibration.Report.
-Every figure has a value, and the limits low and high of its 95% interval (null for too few prompts). gains.tokens_per_step is α.
+Every figure has a value, and the limits low and high of its 95% interval (null for too few prompts). gains.tokens_per_step is α;
+gains.nodes_per_step counts the anchor too.
 """
 
 from __future__ import annotations
@@ -141,7 +142,8 @@ def _text(name: str, runs: RunStatistics) -> Iterator[str]:
     yield title
     yield from (f"  {s.text}" for s in read_report(report))
     if report.positions:
-        yield f"  ECE {with_interval(report.ece, digits)}"
+        yield f"  ECE {with_interval(report.ece, digits)}, expected by chance {digits(report.chance)}"
+        yield f"  Brier score {with_interval(report.brier, digits)}, expected by chance {digits(report.brier_chance)}"
         shares = (f"{b.confidence:.2f}→{b.accepted:.2f} ({b.count})" for b in report.uniform if b.count)
         yield f"  confidence → accepted (count): {', '.join(shares)}"
         if not report.of_paths:

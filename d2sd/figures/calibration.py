@@ -78,6 +78,14 @@ def headline(report: Report) -> Iterator[Stat]:
         "Expected calibration error: the mean absolute difference between confidence and acceptance over ten bins of equal width. 0 is "
         "perfect. “Chance” is the error that a perfectly calibrated drafter would show with the same number of tokens.",
     )
+    yield Stat(
+        "Brier score",
+        digits(report.brier.value),
+        "" if report.confidence is None else f"{_range(report.brier)}; chance {digits(report.brier_chance)}",
+        "Mean of (confidence − outcome)², where the outcome is 1 for an accepted token and 0 for a rejected one. It has no bins, and also "
+        "measures how far the confidence separates the two. “Chance” is the expected score of a perfectly calibrated drafter with the "
+        "same confidences.",
+    )
     ranks = report.ranks
     if ranks.repaired.value is None:
         return

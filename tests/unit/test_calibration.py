@@ -42,6 +42,26 @@ def test_expected_calibration_error_of_known_gap():
     assert error == pytest.approx((0.45 + 0.25) / 2)
 
 
+def test_brier_score_is_mean_squared_difference_over_positions_of_ece(recorded):
+    report, squares, of_perfect = calibrate(recorded), [], []
+    for step in (s for t in recorded for s in t.steps):
+        right = [token == c.token for token, c in zip(step.first_draft.ids, step.committed, strict=False)]
+        scored = [*right[: right.index(False) + 1]] if False in right else right
+        squares += [(c - r) ** 2 for c, r in zip(step.first_draft.confidence, scored, strict=False)]
+        of_perfect += [c * (1 - c) for c, _ in zip(step.first_draft.confidence, scored, strict=False)]
+    assert len(squares) == report.positions
+    assert report.brier.value == pytest.approx(np.mean(squares))
+    assert report.brier.low < report.brier.value < report.brier.high
+    assert report.brier_chance == pytest.approx(np.mean(of_perfect))
+
+
+def test_brier_score_includes_chance_only_for_calibrated_confidence():
+    calibrated = draw(20_000)
+    for scored, includes in ((calibrated, True), (replace(calibrated, confidence=np.full(20_000, 0.9)), False)):
+        figures = scores.confidence_figures(scored, np.arange(20_000) // 50, Resampler(400))
+        assert (figures["brier"].low <= figures["brier_chance"] <= figures["brier"].high) is includes
+
+
 def test_at_temperature_interpolates_softmax_confidence():
     logits = torch.randn(400, 300, generator=torch.Generator().manual_seed(0)) * 3
     best = logits.argmax(-1)
