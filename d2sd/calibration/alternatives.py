@@ -178,6 +178,8 @@ def temperature_advice(tables: RunTables, unit: np.ndarray, resampler: Resampler
 class Head(DraftConfidence):
     """Figures of the drafter's trained confidence head, over the steps that have both the head and softmax confidences.
 
+    In ``ranks``, figures of re-drafts count only prefixes that the head selected (``confidence`` = "head").
+
     differences: "brier" and "ece_above_chance" as in a ``Comparison``, and "likeliest", the share of steps whose true boundary is among
         the k likeliest. Side A is the softmax on the same steps, side B the head.
     k: K of the runs, or ``USUAL_K``.

@@ -53,7 +53,7 @@ class Report(DraftConfidence):
     of_paths: whether the scored positions are verified tree nodes, with the probability of the path to a node as its confidence. This
         is the case if no step has a block draft (EAGLE-3). Otherwise, the scored positions are those of first drafts.
     unit: name of the resampling unit of the intervals.
-    gains: tokens that each draft adds; ``gains.tokens_per_step`` is α.
+    gains: tokens that each draft adds; ``gains.tokens_per_step`` is α, and ``gains.nodes_per_step`` includes the anchor.
     advice: effect of fitted softmax temperatures; None if too few positions have probabilities at other temperatures.
     head: figures of a trained confidence head, and their differences from those of the softmax; None without such a head.
     second: figures of the second drafter's confidence; None without re-drafts.

@@ -199,7 +199,7 @@ def _head(report: Report) -> Iterator[Sentence]:
     for said in (*_reliability(head, count(head.positions, "scored position")), *[*_boundary(head)][:1]):
         chart = said.chart and f"head-{said.chart}"
         yield replace(said, text=f"Confidence head: {within(said.text)}", chart=chart)
-    for d in head.differences:
+    for d in (d for d in head.differences if d.count_a):
         of_steps = d.name == "likeliest"
         label, write = (f"True boundary among the {head.k} likeliest", percent) if of_steps else COMPARED[d.name][:2]
         better = "head" if ((d.difference.value or 0.0) > 0) == of_steps else "softmax"

@@ -86,15 +86,15 @@ def train(
         """Returns the position in the schedule after ``done`` steps, from 0 to ``config.steps``."""
         return done if config.seconds is None else config.steps * (spent + clock() - began) / config.seconds
 
-    def label(now: float) -> str:
-        seconds = config.seconds
-        if seconds is None:
-            return note
-        return f"{note}: {duration(min(1, now / config.steps) * seconds)} of {duration(seconds)}, step {step}"
+    total = config.seconds
 
-    now = schedule_position(step)
-    timed = {} if config.seconds is None else {"bar_format": "{desc}{postfix}"}
-    bar = progress(initial=int(now), total=config.steps, desc=label(now), mininterval=1, **timed)
+    def label(now: float) -> str:
+        if total is None:
+            return note
+        return f"{note}: {duration(min(1, now / config.steps) * total)} of {duration(total)}, step {step}"
+
+    now, form = schedule_position(step), {} if total is None else {"bar_format": "{desc}{postfix}"}
+    bar = progress(initial=int(now), total=config.steps, desc=label(now), mininterval=1, **form)
     with interruptions() as interrupted:
         while now < config.steps:
             rate = rate_at(config, now)
