@@ -13,7 +13,7 @@ from d2sd.calibration.boundaries import USUAL_K, DraftConfidence
 from d2sd.calibration.comparison import Comparison, Difference
 from d2sd.calibration.report import Report, RunStatistics, compare_runs
 from d2sd.calibration.resampling import wilson
-from d2sd.calibration.scores import Bin, ConfidenceFigures
+from d2sd.calibration.scores import Bin
 from d2sd.calibration.text import (
     Sentence,
     Tone,
@@ -79,7 +79,7 @@ def _without_confidences(report: Report) -> Sentence:
     )
 
 
-def _reliability(figures: ConfidenceFigures, where: str) -> Iterator[Sentence]:
+def _reliability(figures: DraftConfidence, where: str) -> Iterator[Sentence]:
     """Yields the verdict, a sentence for each group of adjacent bins that are clearly over- or under-confident, and one about bins with
     few positions.
 
@@ -115,7 +115,7 @@ def _reliability(figures: ConfidenceFigures, where: str) -> Iterator[Sentence]:
         yield Sentence("few", f"Too few positions at confidences of {spans}: fewer than {MIN_IN_BIN} per bin.")
 
 
-def _verdict(figures: ConfidenceFigures, where: str) -> Sentence:
+def _verdict(figures: DraftConfidence, where: str) -> Sentence:
     means = f"mean confidence {percent(figures.confidence)}, accepted {percent(figures.accepted)}"
     if figures.positions < MIN_POSITIONS:
         return Sentence(

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from d2sd.calibration import Bin, Estimate, Report, RunStatistics, Sentence, read_report
 from d2sd.calibration.boundaries import DraftConfidence, Second
-from d2sd.calibration.scores import ConfidenceFigures, PositionAcceptance
+from d2sd.calibration.scores import PositionAcceptance
 from d2sd.calibration.text import Table, Write, count, digits, percent
 from d2sd.calibration.thresholds import THRESHOLDS, Stop, Stops, caption, stop_sentences, stop_table, verdict
 from d2sd.figures.boundaries import gains_panel, groups_panel, matrix_panel, ranks_panel
@@ -94,15 +94,15 @@ def headline(report: Report) -> Iterator[Stat]:
     )
 
 
-def _errors(figures: ConfidenceFigures) -> Iterator[Stat]:
+def _errors(figures: DraftConfidence) -> Iterator[Stat]:
     """Yields ECE and Brier score."""
     ece = (
         "Expected calibration error: the mean absolute difference between confidence and acceptance over ten bins of equal width. 0 is "
         "perfect. “Chance” is the error that a perfectly calibrated drafter would show with the same number of tokens."
     )
     brier = (
-        "Mean of (confidence − outcome)², where the outcome is 1 for an accepted token and 0 for a rejected one. “Chance” is its expected "
-        "value for a perfectly calibrated drafter with the same confidences."
+        "Mean of (confidence − outcome)², where the outcome is 1 for an accepted token, else 0. “Chance” is the mean for a perfectly "
+        "calibrated drafter with these confidences."
     )
     for name, figure, chance, meaning in (
         ("ECE", figures.ece, figures.chance, ece),

@@ -48,7 +48,7 @@ def calibrate(module_page: Page) -> Page:
         expect(title(page)).to_contain_text("The run in Explore")
     if page.locator("#calibration .members .icon").is_visible():
         page.locator("#calibration .members .icon").click()
-    for table in page.locator("#calibration .figure .tools button[aria-pressed=true]").all():
+    for table in page.locator("#calibration .figure .tools button[aria-pressed=true]:visible").all():
         table.click()
     return page
 
