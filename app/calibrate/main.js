@@ -193,6 +193,10 @@ export function stepsBehind({ places, steps }, figure, wanted) {
   return (places.steps[figure] ?? []).flatMap((marks, row) => (marks.some(among) ? [{ row, at: null }] : []));
 }
 
+/** The data with the predictions that a figure shows: those of the softmax, or of the confidence head. */
+export const predictedBy = (data, figure) =>
+  figure.startsWith("head-") ? { ...data, steps: { ...data.steps, ...data.head } } : data;
+
 /** The places of a figure that a step belongs to. */
 export const placesOf = ({ places }, figure, row) => (places.positions[figure] ?? places.steps[figure])?.[row] ?? [];
 
@@ -245,6 +249,7 @@ const ROOM = 200; // pixels of the list in sight that suffice
 // Figures in reading order. MAIN is below the verdict. The first of FURTHER is below the list of steps, the others further down.
 const MAIN = ["uniform", "positions", "matrix"];
 const FURTHER = ["stops", "ranks", "gains", "second", "domain"];
+const HEAD = ["head-uniform", "head-positions", "head-matrix", "head-ranks"];
 
 export function start(element, trigger, props, watch, server, options) {
   let data = null;
@@ -256,7 +261,7 @@ export function start(element, trigger, props, watch, server, options) {
     showChoice(true);
   };
   const summary = summaryView(choose);
-  const [main, more] = [MAIN, FURTHER].map((ids) => ids.map((id) => figureView(id, options, choose)));
+  const [main, more] = [MAIN, [...FURTHER, ...HEAD]].map((ids) => ids.map((id) => figureView(id, options, choose)));
   const figures = [...main, ...more];
   const [stops, ...others] = more.map((c) => c.box);
   const members = membersView(open, putAway);
@@ -343,7 +348,8 @@ export function start(element, trigger, props, watch, server, options) {
     if (!data) return;
     const { chart, places } = choice;
     mark();
-    if (places.length) members.show(data, nameOf(data, chart, places), stepsBehind(data, chart, places));
+    const seen = predictedBy(data, chart);
+    if (places.length) members.show(seen, nameOf(data, chart, places), stepsBehind(seen, chart, places));
     else members.showWorth(data);
     if (!chosen || !places.length) return;
     // Scroll to the list unless some of its rows are in sight; in a single column they never are. Closing the list scrolls back.

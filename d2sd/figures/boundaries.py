@@ -280,13 +280,14 @@ def groups_panel(groups: Sequence[Group]) -> Panel:
             percent(g.accepted),
             with_interval(g.gap, signed),
             digits(g.ece),
+            digits(g.brier),
             with_interval(g.tokens, decimal),
             with_interval(g.repaired),
         )
         for place, g in enumerate(groups)
     )
     table = Table(
-        ("Group", "Positions", "Confidence", "Accepted", "Gap (95% interval)", "ECE", "α", "Repaired"),
+        ("Group", "Positions", "Confidence", "Accepted", "Gap (95% interval)", "ECE", "Brier score", "α", "Repaired"),
         rows,
     )
     hovers = hover_texts(table, [g.positions for g in groups])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import plotly.graph_objects as go
 
 from d2sd.calibration import Bin, Estimate, Report, RunStatistics, Sentence, read_report
-from d2sd.calibration.boundaries import Second
+from d2sd.calibration.boundaries import DraftConfidence, Second
 from d2sd.calibration.scores import PositionAcceptance
 from d2sd.calibration.text import Table, Write, count, digits, percent
 from d2sd.calibration.thresholds import THRESHOLDS, Stop, Stops, caption, stop_sentences, stop_table, verdict
@@ -74,13 +74,9 @@ def calibration_results(runs: RunStatistics) -> CalibrationFigures:
 
 def headline(report: Report) -> Iterator[Stat]:
     """Yields the headline numbers of a report. Numbers about re-drafts are left out if there were no re-drafts."""
-    yield Stat(
-        "ECE",
-        digits(report.ece.value),
-        "" if report.confidence is None else f"{_range(report.ece)}; chance {digits(report.chance)}",
-        "Expected calibration error: the mean absolute difference between confidence and acceptance over ten bins of equal width. 0 is "
-        "perfect. “Chance” is the error that a perfectly calibrated drafter would show with the same number of tokens.",
-    )
+    yield from _errors(report)
+    if report.head is not None:
+        yield from (replace(stat, name=f"{stat.name}, confidence head") for stat in _errors(report.head))
     ranks = report.ranks
     if ranks.repaired.value is None:
         return
@@ -101,6 +97,24 @@ def headline(report: Report) -> Iterator[Stat]:
     )
 
 
+def _errors(figures: DraftConfidence) -> Iterator[Stat]:
+    """Yields ECE and Brier score."""
+    ece = (
+        "Expected calibration error: the mean absolute difference between confidence and acceptance over ten bins of equal width. 0 is "
+        "perfect. “Chance” is the error that a perfectly calibrated drafter would show with the same number of tokens."
+    )
+    brier = (
+        "Mean of (confidence − outcome)², where the outcome is 1 for an accepted token, else 0. “Chance” is the mean for a perfectly "
+        "calibrated drafter with these confidences."
+    )
+    for name, figure, chance, meaning in (
+        ("ECE", figures.ece, figures.chance, ece),
+        ("Brier score", figures.brier, figures.brier_chance, brier),
+    ):
+        note = "" if chance is None else f"{_range(figure)}; chance {digits(chance)}"
+        yield Stat(name, digits(figure.value), note, meaning)
+
+
 def _range(figure: Estimate, write: Write = digits) -> str:
     return "no interval" if figure.low is None else f"{write(figure.low)} to {write(figure.high)}"
 
@@ -112,14 +126,7 @@ def calibration_panels(report: Report) -> Iterator[Panel]:
     """
     if not report.steps:
         return
-    question = "Of the tokens drafted with this confidence, how many does the target accept?"
-    # one legend for two neighbouring figures: by confidence and by position
-    legend = _legend([*report.uniform, *report.by_position])
-    yield _reliability("uniform", "Reliability", question, report.uniform, legend)
-    yield _by_position(report.by_position)
-    if any(map(any, report.matrix.counts)):
-        yield matrix_panel(report.matrix)
-        yield ranks_panel(report.ranks)
+    yield from _of_confidence(report)
     if report.stops is not None:
         yield stops_panel(report.stops)
     yield gains_panel(report.gains)
@@ -127,6 +134,21 @@ def calibration_panels(report: Report) -> Iterator[Panel]:
         yield _second(report.second)
     if report.domains:
         yield groups_panel(report.domains)
+    if report.head is not None and report.head.positions:
+        for panel in _of_confidence(report.head):
+            names = {place: f"Confidence head: {name}" for place, name in panel.names.items()}
+            yield replace(panel, id=f"head-{panel.id}", title=f"{panel.title}, confidence head", names=names)
+
+
+def _of_confidence(figures: DraftConfidence) -> Iterator[Panel]:
+    question = "Of the tokens drafted with this confidence, how many does the target accept?"
+    # one legend for two neighbouring figures: by confidence and by position
+    legend = _legend([*figures.uniform, *figures.by_position])
+    yield _reliability("uniform", "Reliability", question, figures.uniform, legend)
+    yield _by_position(figures.by_position)
+    if any(map(any, figures.matrix.counts)):
+        yield matrix_panel(figures.matrix)
+        yield ranks_panel(figures.ranks)
 
 
 # Confidence and acceptance, by bin of confidence or by position.

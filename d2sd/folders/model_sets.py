@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -113,6 +114,19 @@ def _target_of(folder: Path) -> str | None:
     except InputError as error:
         raise InputError(f"{place} names the target {source}, but {error}; write its path or hub id into this file") from None  # fmt: skip
     return source
+
+
+def named_from(out: Path, target: str | Path) -> str:
+    """Returns how the file ``target`` in the folder ``out`` names a target, so that the folder can be moved.
+
+    The name is relative to ``out`` if the target lies in ``out`` or beside it. Other paths are absolute. A hub id or a name is
+    unchanged.
+    """
+    if not Path(target).exists():
+        return str(target)
+    path, out = Path(target).resolve(), out.resolve()
+    near = out in path.parents or out.parent == path.parent
+    return (Path(os.path.relpath(path, out)) if near else path).as_posix()
 
 
 def target_folder(source: str) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import random
 import sys
 import time
@@ -29,8 +28,10 @@ import transformers
 from d2sd.__about__ import __version__
 from d2sd.errors import InputError
 from d2sd.folders.fingerprint import fingerprint
+from d2sd.folders.model_sets import named_from
 from d2sd.folders.weights import weights_digest
 from d2sd.trace.files import write_whole
+from d2sd.trace.text import duration
 from d2sd.train.acceptance import HeldOut
 from d2sd.train.block_drafters import mask_id, save_drafter
 from d2sd.train.drafters import save_marked
@@ -61,7 +62,6 @@ from d2sd.train.plan import (
     TrainingPlan,
     describe,
     divide,
-    duration,
     measure_speeds,
     points_of,
     seconds_of,
@@ -106,9 +106,8 @@ class State:
         """
         self._path, self._identity, self._clock = path, digest_of(identity), clock
         self._used, self.plan, self.done = dict[str, float](), None, list[str]()
-        self._running: tuple[str, float] | None = (
-            None  # name and start time of the stage, as if it had not been interrupted
-        )
+        # name and start time of the stage, as if it had not been interrupted
+        self._running: tuple[str, float] | None = None
         self._kept = -math.inf  # time of the last write
         if path.exists():
             kept = json.loads(path.read_text())
@@ -224,19 +223,6 @@ def train_pair(settings: PairTraining, clock: Clock = time.monotonic) -> None:
           f"Try it: d2sd generate --model {out} --prompt …", file=sys.stderr)  # fmt: skip
 
 
-def named_from(out: Path, target: str | Path) -> str:
-    """Returns how the file ``target`` in the folder ``out`` names a target, so that the folder can be moved.
-
-    The name is relative to ``out`` if the target lies in ``out`` or beside it. Other paths are absolute. A hub id or a name is
-    unchanged.
-    """
-    if not Path(target).exists():
-        return str(target)
-    path, out = Path(target).resolve(), out.resolve()
-    near = out in path.parents or out.parent == path.parent
-    return (Path(os.path.relpath(path, out)) if near else path).as_posix()
-
-
 class PairRun:
     """The stages of ``train_pair``, which calls one or two methods of this class per stage.
 
@@ -337,7 +323,10 @@ class PairRun:
     def read_features(self) -> None:
         longest, end = LONGEST + self._settings.max_new_tokens, self.target.tokenizer.eos_token_id
         self.data = read_responses(self._out / "responses.jsonl", longest, end)
+        again, began = " again" if "features" in self._state.done else "", self._clock()
+        print(f"Computing the target’s features of {int(self.data.lengths.sum()):,} tokens{again}.", file=sys.stderr)
         self.features = features_of(self._settings, self.target, self.data)
+        self._seconds_of_features = self._clock() - began
         self.validation = min(VALIDATION, len(self.data.ids) // 10)
         if self.validation < 2 * FEWEST_JUDGED:
             self.validation = 0  # too few to fit and judge a temperature, so train on all responses
@@ -455,10 +444,10 @@ class PairRun:
             f"{form.draft_vocabulary or target.config.vocab_size:,} tokens, Markov head of rank {form.markov_rank}, mask token {target.tokenizer.convert_ids_to_tokens(form.mask_token)}; "
             f"{sum(p.numel() for p in drafter.parameters()) / 1e6:.1f}M parameters each, bfloat16",
             "text": f"{len(data.ids):,} greedy responses of at most {settings.max_new_tokens} tokens; {tokens:,} tokens including the prompts",
-            "training": f"{rows:,} sequences ({rows / len(data.ids):.1f} epochs) with {ANCHORS} anchors each, {anchors:,} anchors in all; batches of "
+            "training": f"{checkpoint['step']:,} steps, {rows:,} sequences ({rows / len(data.ids):.1f} epochs) with {ANCHORS} anchors each, {anchors:,} anchors in all; batches of "
             f"{plan.batch}; Muon and AdamW; D-PACE loss weights; the VP-Drafter sees l tokens with probability ∝ {BETA:g}^l",
             "time": ", ".join(f"{name} {duration(seconds)}" for name, seconds in used.items()) + f"; {settings.minutes:g} minutes were planned",
-            "speeds": f"{tokens / used['writing']:,.0f} tokens/s written, features for {tokens / used['features']:,.0f} tokens/s, "
+            "speeds": f"{tokens / used['writing']:,.0f} tokens/s written, features for {tokens / self._seconds_of_features:,.0f} tokens/s, "
             f"{anchors / used['training']:,.0f} anchors/s in training both drafters (including measurements of α)",
             "temperature": calibrated(temperature),
         }  # fmt: skip
