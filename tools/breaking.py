@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from d2sd.doctor.examination import VISIBLE
+from d2sd.doctor.asked import VISIBLE
 from d2sd.folders.loading import load_target
 from d2sd.folders.model_sets import BUNDLED
 from d2sd.nets.drafter import DFlashDraftModel, drafter_config, start_from_target

@@ -30,16 +30,13 @@ from transformers.utils.quantization_config import Mxfp4Config
 from d2sd.errors import InputError, first_line
 from d2sd.folders.checks import (
     MAPS,
-    drafter_form,
-    drafter_kind,
-    named_errors,
     network,
     own_name,
-    published_config,
     target_checks,
     tensor_checks,
 )
-from d2sd.folders.model_sets import ModelSet, resolve, short_name, target_folder
+from d2sd.folders.configs import drafter_form, drafter_kind, named_errors, published_config
+from d2sd.folders.model_sets import ModelSet, check_models, resolve, short_name, target_folder
 from d2sd.folders.weights import read_weights, tensor_shapes, weight_files
 from d2sd.nets.config_checks import check_config, check_finite, check_shapes, check_token_ids
 from d2sd.nets.dtypes import DTYPES, can_mix, mixes_by_default
@@ -62,7 +59,6 @@ from d2sd.nets.types import (
 
 log = logging.getLogger(__name__)
 GGUF_TYPES = ("llama", "qwen2", "qwen3", "gemma3", "gemma3_text")  # types covered by tests
-DEVICES = ("cpu", "cuda")  # devices covered by tests
 SAFE = {"trust_remote_code": False}  # code of a folder is never run, and the user is not asked
 # While transformers builds a model, torch's default dtype of the whole process is the model's dtype. Two concurrent builds could
 # leave the default changed, and modules that another thread builds meanwhile would get the wrong dtype.
@@ -78,6 +74,7 @@ def load_models(models: ModelSet, device: str | None = None, load_in_8bit: bool 
 
     Raises ``InputError`` if something is missing or broken, or if parts do not fit together.
     """
+    check_models(models, device=device)
     device = _check_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if load_in_8bit:
         if find_spec("bitsandbytes") is None:
@@ -87,8 +84,6 @@ def load_models(models: ModelSet, device: str | None = None, load_in_8bit: bool 
     drafters = {part: source for part in ("eagle3", "first", "second") if (source := getattr(models, part)) is not None}
     for part, source in drafters.items():  # before the target, since loading the target may take long
         _check_kind(part, source)
-    if models.draft_model is not None:
-        target_folder(models.draft_model)
     dtype = DTYPES[models.dtype or "float32"]
     target = load_target(models.target, dtype, device, load_in_8bit)
     target.mixed = _mixes(target, models.dtype)
@@ -242,14 +237,10 @@ def widened_experts(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_device(device: str) -> str:
-    """Returns the device. Raises ``InputError`` if it is neither a CPU nor a CUDA GPU of this machine."""
+    """Returns the device. Raises ``InputError`` if this machine does not have it."""
     if device == "auto":
         return device
     try:
-        if torch.device(device).type not in DEVICES:
-            raise InputError(
-                f"device {device!r} is not supported: losslessness was never tested on it; choose cpu or cuda"
-            )
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         if device.startswith("cuda") and not torch.cuda.is_available():

@@ -16,7 +16,8 @@ from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
 from d2sd.replay.questions import check_same_weights
-from d2sd.replay.recorded import Replay, ReplayOutcome, recorded_config
+from d2sd.replay.recorded import Replay, ReplayOutcome
+from d2sd.replay.settings import recorded_config
 from d2sd.trace.events import Baseline
 from d2sd.trace.trace import Trace
 

@@ -23,6 +23,7 @@ from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.methods import METHODS, Drafters, FirstDraft
 from d2sd.nets.target import LayerTaps, Target
+from d2sd.replay.settings import check_replayable, recorded_config
 from d2sd.trace.metrics import Work, boundary_hit
 from d2sd.trace.trace import Trace
 from d2sd.tree.boundary import open_prefixes
@@ -59,27 +60,9 @@ class Text:
         return torch.cat([self.features[n] for n in layers], -1)[None]
 
 
-def recorded_config(trace: Trace) -> DecodeConfig:
-    """Returns the settings of a recorded run, but without inspection and with the default backend, so that any machine can replay it.
-
-    Fields that ``DecodeConfig`` does not have are dropped. Raises ``InputError`` if a value is invalid.
-    """
-    fields = {k: v for k, v in trace.header["config"].items() if k in DecodeConfig.__dataclass_fields__}
-    try:
-        return replace(DecodeConfig(**fields), inspect=False, backend="auto")
-    except (TypeError, ValueError) as error:
-        raise InputError(f"the trace's settings cannot be read: {error}") from None
-
-
 def recorded_text(trace: Trace) -> Text:
     """Returns the text of a run, without features. Raises ``InputError`` if the run cannot be replayed."""
-    if recorded_config(trace).temperature != 0:
-        raise InputError("a replay needs a run at temperature 0, where the text is the same for all settings")
-    if missing := {"prompt", "tokens", "target"}.intersection(trace.missing):
-        raise InputError(
-            f"this log is incomplete (missing: {', '.join(sorted(missing))}), so it cannot be replayed; vLLM returns all tokens "
-            'with "return_token_ids": true'
-        )
+    check_replayable(trace)
     prompt = trace.prefill.prompt_token_ids if trace.prefill else ()
     return Text((*prompt, *trace.token_ids), len(prompt))
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 import shutil
 import signal
 import sys
@@ -347,22 +346,6 @@ def _state_of(optimizers: list[Any], parameter: nn.Parameter) -> dict[str, Any]:
 
 def digest(rows: Tensor) -> str:
     return hashlib.sha256(rows.numpy().tobytes()).hexdigest()[:16]
-
-
-def training_step(folder: Path) -> int | None:
-    """Returns the number of training steps of a drafter; None if unknown.
-
-    It is unknown for the newest drafter of an unfinished run, since training goes on after each save.
-
-    folder: folder that a training run wrote.
-    """
-    if saved := re.fullmatch(r"step-(\d+)", folder.name):
-        return int(saved[1])
-    try:
-        state = json.loads((folder / "checkpoint" / "state.json").read_text())
-        return int(state["step"]) if state["step"] == state["identity"]["steps"] else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def digest_of(value: Any) -> str:
