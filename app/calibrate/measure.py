@@ -33,7 +33,7 @@ from d2sd.figures.calibration import calibration_results
 from d2sd.folders.model_sets import ModelSet
 from d2sd.logs import is_log
 from d2sd.logs.sentences import Answer
-from d2sd.replay.recorded import ReplayOutcome
+from d2sd.replay.outcomes import ReplayOutcome
 from d2sd.replay.selection import replay_selections, selections_report
 from d2sd.trace.run import RecordedRun
 

@@ -30,6 +30,7 @@ STOCK_ATTENTION = "sdpa"
 
 def stock_twin(target: Target) -> Any:
     """Returns a new transformers model that shares the target's weights. It has the stock attention and no hooks."""
+    transformers.logging.set_verbosity_error()  # ``generate`` warns about each option that a method ignores
     config = copy.deepcopy(target.config)
     # drafters read raw outputs of decoder layers; by default, transformers normalises the last layer's output
     config.tie_last_hidden_states = False

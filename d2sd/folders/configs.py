@@ -1,4 +1,4 @@
-"""Reads the configs of model folders and hub ids. Only hub ids, GGUF files and whole configs of drafters need transformers."""
+"""Reads the configs of model folders and hub ids. Of folders, without importing transformers."""
 
 from __future__ import annotations
 
@@ -44,17 +44,6 @@ def published_config(source: str, **options: Any) -> dict[str, Any]:
     return dict(config)
 
 
-def check_config_file(part: str, source: str) -> None:
-    """Raises ``InputError`` if a model is neither a folder with a readable ``config.json`` nor a file nor a possible hub id.
-
-    part: "target" or "drafter", for the error message.
-    """
-    with named_errors(source, part):
-        check_place(source)
-        if Path(source).is_dir():
-            published_config(source)
-
-
 def check_template(source: str, name: str) -> None:
     """Raises ``InputError`` if a target's folder has no chat template. Hub ids and GGUF files are not checked.
 
@@ -96,12 +85,6 @@ def named_errors(source: str, part: str = "drafter") -> Iterator[None]:
         yield
     except Exception as error:
         raise InputError(f"cannot load the {part} {source}: {first_line(error, 600)}") from error
-
-
-def holds_eagle3(source: str) -> bool:
-    """Returns whether the drafter in a folder or hub id is EAGLE-3. Raises ``InputError`` if its config cannot be read."""
-    with named_errors(source):
-        return is_eagle3(published_config(source))
 
 
 def drafter_kind(source: str) -> Literal["first", "second", "eagle3"]:

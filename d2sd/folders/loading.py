@@ -35,8 +35,8 @@ from d2sd.folders.checks import (
     target_checks,
     tensor_checks,
 )
-from d2sd.folders.configs import drafter_form, drafter_kind, named_errors, published_config
-from d2sd.folders.model_sets import ModelSet, check_models, resolve, short_name, target_folder
+from d2sd.folders.configs import drafter_form, named_errors, published_config
+from d2sd.folders.model_sets import ModelSet, check_models, check_role, resolve, short_name, target_folder
 from d2sd.folders.weights import read_weights, tensor_shapes, weight_files
 from d2sd.nets.config_checks import check_config, check_finite, check_shapes, check_token_ids
 from d2sd.nets.dtypes import DTYPES, can_mix, mixes_by_default
@@ -82,8 +82,6 @@ def load_models(models: ModelSet, device: str | None = None, load_in_8bit: bool 
         if not torch.cuda.is_available():
             raise InputError("8-bit weights need a CUDA GPU, and this machine has none; leave out --load-in-8bit")
     drafters = {part: source for part in ("eagle3", "first", "second") if (source := getattr(models, part)) is not None}
-    for part, source in drafters.items():  # before the target, since loading the target may take long
-        _check_kind(part, source)
     dtype = DTYPES[models.dtype or "float32"]
     target = load_target(models.target, dtype, device, load_in_8bit)
     target.mixed = _mixes(target, models.dtype)
@@ -109,7 +107,7 @@ def with_drafter(models: Models, source: str, dtype: str | None = None, second: 
     Raises ``InputError`` if the drafter cannot be loaded, does not fit the target, or is EAGLE-3 and ``second`` is True.
     """
     part = "second" if second else "first"
-    _check_kind(part, source)
+    check_role(part, source)
     return _with_drafters(models, {part: source}, dtype)
 
 
@@ -119,16 +117,6 @@ def _with_drafters(models: Models, sources: Mapping[str, str], dtype: str | None
         net = load_drafter(source, DTYPES[dtype or "float32"], str(models.target.device), models.target)
         nets |= {part: None, "eagle3": net} if isinstance(net, Eagle3DraftModel) else {part: net}
     return replace(models, **nets)
-
-
-def _check_kind(part: str, source: str) -> None:
-    is_eagle3 = drafter_kind(source) == "eagle3"
-    if part == "second" and is_eagle3:
-        raise InputError(
-            f"{source} is an EAGLE-3 drafter, which drafts alone; only block drafters can be the second drafter"
-        )
-    if part == "eagle3" and not is_eagle3:
-        raise InputError(f"{source} holds no EAGLE-3 drafter; give a block drafter with --drafter")
 
 
 def _mixes(target: Target, dtype: str | None) -> bool:

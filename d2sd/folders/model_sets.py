@@ -9,7 +9,7 @@ from typing import Any, Literal
 from d2sd.__about__ import HOME
 from d2sd.config import DTYPE_NAMES, DecodeConfig, check_choice, check_device
 from d2sd.errors import InputError
-from d2sd.folders.configs import check_config_file, check_template, holds_eagle3
+from d2sd.folders.configs import check_template, drafter_kind, named_errors, published_config
 from d2sd.folders.store import REMOTE, check_place, downloaded
 from d2sd.methods import METHODS
 
@@ -72,40 +72,52 @@ def resolve(
         ``vp/``, ``draft/`` and ``eagle3/``. Not used if ``target`` is given.
     drafter: becomes ``first`` or ``eagle3``, depending on its config.
 
-    Raises ``InputError`` if there is no such set or dtype, or if the drafter's config cannot be read.
+    Raises ``InputError`` if there is no such set or dtype, or if the drafter's config is wrong.
     """
     if dtype:
         check_choice("dtype", dtype, DTYPE_NAMES)
     models = _named(name) if target is None else ModelSet(short_name(target), target)
     given: dict[str, Any] = {"second": second_drafter, "draft_model": draft_model, "dtype": dtype}
     if drafter is not None:
-        given["eagle3" if holds_eagle3(drafter) else "first"] = drafter
+        given["eagle3" if drafter_kind(drafter) == "eagle3" else "first"] = drafter
     return replace(models, **{part: value for part, value in given.items() if value is not None})
 
 
 def check_models(models: ModelSet, *configs: DecodeConfig, device: str | None = None) -> None:
-    """Raises ``InputError`` for faults that are known before torch is imported and models are loaded.
+    """Raises ``InputError`` for faults that can be found without loading models. Only for hub ids, torch is imported.
 
-    These are missing models, folders without a readable ``config.json``, and unsupported devices. Hub ids are not checked.
+    These are unsupported devices, missing folders, targets without a readable ``config.json``, and drafters with a wrong one.
 
     configs: settings of generations. It is a fault if a model or the chat template that one of them needs is missing.
     device: as for ``d2sd.load``.
     """
     if device is not None:
         check_device(device)
-    folder = target_folder(models.target)
-    check_config_file("target", folder)
-    if models.draft_model is not None:
-        check_config_file("target", target_folder(models.draft_model))
-    for drafter in filter(None, (models.first, models.second, models.eagle3)):
-        check_config_file("drafter", drafter)
-    if models.first and Path(models.first).is_dir() and holds_eagle3(models.first):
-        models = replace(models, first=None, eagle3=models.first)
+    target = target_folder(models.target)
+    for folder in (target, target_folder(models.draft_model or target)):
+        if Path(folder).is_dir():
+            with named_errors(folder, "target"):
+                published_config(folder)
+    for part in ("second", "eagle3", "first"):
+        if (source := getattr(models, part)) and check_role(part, source) == "eagle3" != part:
+            models = replace(models, first=None, eagle3=source)
     for config in configs:
         if reason := obstacle(models, config.method):
             raise InputError(reason)
         if config.chat:
-            check_template(folder, short_name(folder))
+            check_template(target, short_name(target))
+
+
+def check_role(part: str, source: str) -> str:
+    """Returns the kind of a drafter, as ``drafter_kind``. Raises ``InputError`` if it cannot be this part of a ``ModelSet``."""
+    kind = drafter_kind(source)
+    if part == "second" and kind == "eagle3":
+        raise InputError(
+            f"{source} is an EAGLE-3 drafter, which drafts alone; only block drafters can be the second drafter"
+        )
+    if part == "eagle3" != kind:
+        raise InputError(f"{source} holds no EAGLE-3 drafter; give a block drafter with --drafter")
+    return kind
 
 
 def obstacle(models: Any, method: str) -> str | None:
@@ -169,10 +181,8 @@ def target_folder(source: str) -> str:
         return str(folder)
     if source in presets():
         return _named(source).target
-    try:
+    with named_errors(source, "target"):
         check_place(source)
-    except InputError as error:
-        raise InputError(f"cannot load the target {source}: {error}") from None
     return source
 
 

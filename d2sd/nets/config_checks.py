@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from itertools import chain
 from math import inf, isfinite, prod
 from typing import TYPE_CHECKING, Any
@@ -72,25 +73,25 @@ def check_config(config: Raw, supported: Sequence[str]) -> None:
     kinds, layers = config.get("layer_types"), config.get("num_hidden_layers")
     fit = kinds is None or (isinstance(kinds, list) and layers in (None, len(kinds)))
     require(fit, f"its layer_types must be a list with one entry for each of its {layers} layers")
-    for name in ROPES:
-        check_values(object_at(config, name), f"{name}.")
     if (vocabulary := config.get("vocab_size")) is not None:
         check_token_ids(config.get("eos_token_id"), vocabulary, "eos_token_id")
-    # imported here, since these modules import torch, which no other check needs
-    from transformers.activations import ACT2FN
-    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
-    from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING
-
-    act, ropes = config.get("hidden_act", "silu"), sorted({"default", *ROPE_INIT_FUNCTIONS})
-    require(act in list(ACT2FN), f"its hidden_act {short(act)} is unknown")
+    if (act := config.get("hidden_act", "silu")) != "silu":
+        require(act in _names("activations", "ACT2FN"), f"its hidden_act {short(act)} is unknown")
     for name in ROPES:
         rope = object_at(config, name)
-        kind = rope.get("rope_type", rope.get("type", "default"))
-        require(kind in ropes, f"its {name} has the unknown type {short(kind)}; known types: {', '.join(ropes)}")
+        if (kind := rope.get("rope_type", rope.get("type", "default"))) != "default":
+            known = ["default", *_names("modeling_rope_utils", "ROPE_INIT_FUNCTIONS")]
+            require(kind in known, f"its {name} has the unknown type {short(kind)}; known types: {', '.join(known)}")
+        check_values(rope, f"{name}.")
     if (method := config.get("quantization_config")) is not None:
         method = method.get("quant_method") if isinstance(method, Mapping) else method
-        known_method = method in list(AUTO_QUANTIZER_MAPPING)
-        require(known_method, f"its quantization_config names the unknown method {short(method)}")
+        known = _names("quantizers.auto", "AUTO_QUANTIZER_MAPPING")
+        require(method in known, f"its quantization_config names the unknown method {short(method)}")
+
+
+def _names(module: str, table: str) -> list[str]:
+    """Returns the names in one of transformers' tables. The import takes seconds, so common values are not looked up."""
+    return sorted(getattr(import_module(f"transformers.{module}"), table))
 
 
 def check_values(part: Raw, where: str = "") -> None:

@@ -1,12 +1,15 @@
-"""Files of training runs: JSON lines, the prompts of conversations, and the step of a saved drafter."""
+"""Files of training runs: JSON lines, the prompts of conversations, the step of a saved drafter, and digests of settings."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from d2sd.errors import InputError
 from d2sd.trace.files import utf8_lines
@@ -73,3 +76,8 @@ def training_step(source: str | Path | None) -> int | None:
         return int(state["step"]) if state["step"] == state["identity"]["steps"] else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def digest_of(value: Any) -> str:
+    """Returns a short digest of JSON-ready data. A run is resumed, and files are reused, only if the digest is unchanged."""
+    return hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]

@@ -20,7 +20,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import orjson
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -346,7 +345,3 @@ def _state_of(optimizers: list[Any], parameter: nn.Parameter) -> dict[str, Any]:
 
 def digest(rows: Tensor) -> str:
     return hashlib.sha256(rows.numpy().tobytes()).hexdigest()[:16]
-
-
-def digest_of(value: Any) -> str:
-    return hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]

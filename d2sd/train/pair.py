@@ -36,6 +36,7 @@ from d2sd.train.acceptance import HeldOut
 from d2sd.train.block_drafters import mask_id, save_drafter
 from d2sd.train.eagle3 import train_eagle3
 from d2sd.train.features import batch_of, feature_bytes
+from d2sd.train.files import digest_of
 from d2sd.train.joint import (
     ANCHORS,
     BETA,
@@ -48,7 +49,7 @@ from d2sd.train.joint import (
     new_pair,
     taps_of,
 )
-from d2sd.train.loop import digest, digest_of, train
+from d2sd.train.loop import digest, train
 from d2sd.train.plan import (
     ENDING,
     FEWEST_TEXTS,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from d2sd.errors import InputError
-from d2sd.folders.configs import check_config_file
+from d2sd.folders.configs import drafter_kind
 from d2sd.train.files import read_jsonl
 
 PRECISIONS = ("auto", "float32", "bfloat16")
@@ -186,7 +186,7 @@ class BlockTraining(DrafterTraining):
         if self.start is not None and repeated:
             raise InputError(f"--start determines {', '.join(determined)}: leave out {', '.join(repeated)}")
         if self.start is not None:
-            check_config_file("drafter", str(self.start))
+            drafter_kind(str(self.start))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

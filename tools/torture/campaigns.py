@@ -27,7 +27,7 @@ from app.session import History, Session
 from d2sd import METHODS, DecodeConfig, InputError
 from d2sd.figures.viewer import standalone_page
 from d2sd.folders.model_sets import BUNDLED
-from d2sd.replay.settings import recorded_config
+from d2sd.replay.outcomes import recorded_config
 from d2sd.trace.graph import graph
 from tools.torture import material
 
