@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 from d2sd.__about__ import __version__
+from d2sd.cli.parser import Parser
 from d2sd.errors import InputError
 from d2sd.trace.text import printable
 
@@ -61,9 +62,7 @@ def main(argv: list[str] | None = None) -> int:
 def _asked(argv: list[str]) -> tuple[ModuleType, argparse.Namespace]:
     """Returns the module of the command, and the parsed arguments."""
     name = "d2sd" if Path(sys.argv[0]).stem == "d2sd" else "python -m d2sd"
-    parser = argparse.ArgumentParser(
-        prog=name, description="D²SD and related methods: speculative decoding with block drafters."
-    )
+    parser = Parser(prog=name, description="D²SD and related methods: speculative decoding with block drafters.")
     parser.add_argument("--version", action="version", version=f"d2sd {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="|".join(COMMANDS))
     for name, sentence in COMMANDS.items():

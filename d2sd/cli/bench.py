@@ -118,7 +118,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _whole_numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(","))
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of whole numbers, such as 2,5,16") from None
 
 
 def run(arguments: argparse.Namespace) -> int:
