@@ -6,10 +6,12 @@ import sys
 
 from app.visitors import listen_options
 from d2sd import InputError
+from d2sd.trace.text import replace_unencodable
 
 
 def start() -> None:
     """Starts the page. Raises ``InputError`` if it cannot listen on its address, before modules that take seconds are imported."""
+    replace_unencodable()
     listen_options()
     from app import api
     from app.layout import build, launch_options

@@ -29,8 +29,8 @@ def memory() -> float:
     """Returns the free memory in bytes; in a container, at most the unused part of the container's limit."""
     limits = [_available()]
     try:
-        limit = (GROUPS / "memory.max").read_text().strip()
-        used = int((GROUPS / "memory.current").read_text())
+        limit = (GROUPS / "memory.max").read_text(encoding="utf-8").strip()
+        used = int((GROUPS / "memory.current").read_text(encoding="utf-8"))
         if limit.isdigit():
             limits.append(max(0.0, float(limit) - used))
     except (OSError, ValueError):
@@ -40,7 +40,7 @@ def memory() -> float:
 
 def _available() -> float:
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
+        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
         return next(float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
     except (OSError, StopIteration):
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

@@ -11,7 +11,7 @@ from types import ModuleType
 from d2sd.__about__ import __version__
 from d2sd.cli.parser import Parser
 from d2sd.errors import InputError
-from d2sd.trace.text import printable
+from d2sd.trace.text import printable, replace_unencodable
 
 # Only the module of the requested command is imported, since most modules of d2sd.cli take seconds to import.
 COMMANDS = {
@@ -34,6 +34,7 @@ def main(argv: list[str] | None = None) -> int:
 
     argv: arguments of the command line; None for those of the process.
     """
+    replace_unencodable()
     try:
         command, arguments = _asked(sys.argv[1:] if argv is None else argv)
         if hasattr(arguments, "outputs"):

@@ -69,7 +69,7 @@ def _commit() -> str | None:
 
     def git(*arguments: str) -> str:
         return subprocess.run(
-            ["git", "-C", str(HOME), *arguments], capture_output=True, text=True, check=True, timeout=10
+            ["git", "-C", str(HOME), *arguments], capture_output=True, encoding="utf-8", check=True, timeout=10
         ).stdout.strip()
 
     try:

@@ -369,4 +369,6 @@ def write_report(report: str, out: Path | None) -> None:
 
 
 def print_json(value: Any) -> None:
+    with suppress(AttributeError):
+        sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr] # JSON is UTF-8, whatever the encoding of the terminal
     sys.stdout.write(orjson.dumps(value).decode() + "\n")

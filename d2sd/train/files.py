@@ -72,7 +72,7 @@ def training_step(source: str | Path | None) -> int | None:
     if saved := re.fullmatch(r"step-(\d+)", folder.name):
         return int(saved[1])
     try:
-        state = json.loads((folder / "checkpoint" / "state.json").read_text())
+        state = json.loads((folder / "checkpoint" / "state.json").read_bytes())
         return int(state["step"]) if state["step"] == state["identity"]["steps"] else None
     except (OSError, ValueError, KeyError, TypeError):
         return None

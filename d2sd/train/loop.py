@@ -127,7 +127,7 @@ def train(
                 bar.set_postfix({k: f"{v:.3g}" for k, v in figures.items()}, refresh=False)
                 if saves and evaluate:
                     row |= evaluate(ended)
-                with metrics_file.open("a") as file:
+                with metrics_file.open("a", encoding="utf-8") as file:
                     file.write(json.dumps({k: round(v, 6) for k, v in row.items()}) + "\n")
             if saves or interrupted():
                 state = {"step": step, "seconds": spent + clock() - began, "rows": rows, "identity": identity}
@@ -258,7 +258,7 @@ class Float32Muon(torch.optim.Optimizer):
 def truncate_metrics(path: Path, step: int) -> None:
     """Removes an unfinished last line, and the lines of steps after ``step``. A killed run may have left such lines."""
     if path.exists():
-        whole = (line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n"))
+        whole = (line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n"))
         write_whole(path, "".join(line for line in whole if json.loads(line)["step"] <= step))
 
 
@@ -281,7 +281,7 @@ def save_checkpoint(
         fresh.mkdir()
         save_file(weights, fresh / "weights.safetensors")
         save_file(state, fresh / "optimizer.safetensors")
-        (fresh / "state.json").write_text(json.dumps(done))
+        (fresh / "state.json").write_text(json.dumps(done), encoding="utf-8")
         shutil.rmtree(old, ignore_errors=True)
         if final.exists():
             final.rename(old)
@@ -308,7 +308,7 @@ def load_checkpoint(
         (out / "checkpoint.old").rename(folder)
     if not folder.exists():
         return {}
-    state: dict[str, Any] = json.loads((folder / "state.json").read_text())
+    state: dict[str, Any] = json.loads((folder / "state.json").read_bytes())
     before, now = state.get("identity", {}), json.loads(json.dumps(identity))
     further = before.get("steps", 0) < now.get("steps", 0)
     changed = sorted(k for k in {*before, *now} if before.get(k) != now.get(k) and not (k == "steps" and further))

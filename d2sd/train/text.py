@@ -198,7 +198,7 @@ def resumed_rows(out: Path, identity: dict[str, Any]) -> list[dict[str, Any]]:
     note, identity = out.with_name(out.name + ".settings.json"), json.loads(json.dumps(identity))
     written = out.read_bytes() if out.exists() else b""
     lines = [line for line in written.splitlines(keepends=True) if line.endswith(b"\n")]
-    if written and (not note.exists() or json.loads(note.read_text()) != identity):
+    if written and (not note.exists() or json.loads(note.read_bytes()) != identity):
         raise InputError(f"{out} was written with other settings or by another target; choose another file")
     write_whole(note, json.dumps(identity))
     with out.open("ab") as f:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import errno
+import io
 import json
 import os
 import re
@@ -21,6 +23,7 @@ from d2sd.engine import Engine
 from d2sd.trace.files import whole_file, write_whole
 from d2sd.trace.trace import TraceFile
 from d2sd.train import loop as checkpoint
+from tests.unit.test_pasted_logs import VLLM
 
 ROOT = Path(__file__).parents[2]
 TINY = ROOT / "assets" / "models" / "tiny"
@@ -255,6 +258,50 @@ def test_bad_arguments_are_refused_before_models_are_loaded(capfd, tmp_path, mon
     monkeypatch.setattr("d2sd.folders.loading.load_target", lambda *_: pytest.fail("a model was loaded"))
     assert main([a.format(tmp_path) for a in arguments]) == 2
     assert sentence in capfd.readouterr().err
+
+
+# Streams and files in other encodings.
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
+def test_output_replaces_characters_that_its_encoding_lacks(monkeypatch, tmp_path, encoding):
+    log = tmp_path / "server.log"
+    log.write_text(VLLM)
+    run = str(OPENING)
+
+    def printed(*words):
+        out = io.TextIOWrapper(io.BytesIO(), encoding)
+        monkeypatch.setattr(sys, "stdout", out)
+        assert main([*map(str, words)]) in (0, 3)
+        out.flush()
+        return out.buffer.getvalue()
+
+    for words in (
+        ("trace", "show", run), ("trace", "show", run, "--step", 2), ("trace", "stats", run), ("trace", "validate", run),
+        ("doctor", "--log", log), ("calibrate", "--traces", run), ("compare", "--a", run, "--b", run),
+    ):  # fmt: skip
+        printed(*words).decode(encoding)
+    assert b"?was (first)  ?sad (first)" in printed("trace", "show", run, "--step", 2)  # ␣
+    said = json.loads(printed("doctor", "--log", log, "--json").decode("utf-8"))
+    assert "α" in json.dumps(said, ensure_ascii=False)
+
+
+def in_locale(call):
+    """Whether a call reads or writes text in the encoding of the locale."""
+    name, options = ast.unparse(call.func), {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
+    modes = {arg.value for arg in call.args if isinstance(arg, ast.Constant)}
+    opens = (
+        name.endswith("open") and name != "tarfile.open" and (modes & {*"rwax"} or len(call.args) == (name == "open"))
+    )
+    writes = opens or name.endswith((".read_text", ".write_text")) or options.get("text") == "True"
+    return writes and "encoding" not in options
+
+
+def test_text_files_and_pipes_name_their_encoding():
+    paths = [*ROOT.glob("*.py"), *(path for top in ("d2sd", "app", "tools") for path in (ROOT / top).rglob("*.py"))]
+    for path in paths:
+        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        assert not [node.lineno for node in nodes if isinstance(node, ast.Call) and in_locale(node)], path
 
 
 # Command lines with a fault that is known without torch, and the sentence. {}: a folder with the files of ``faulty_files``.
