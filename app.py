@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import sys
 
-from app import api
-from app.layout import build, launch_options
-from app.machine import leave_a_core
-from app.model_choice import get_on_a_space
 from app.visitors import listen_options
 from d2sd import InputError
+from d2sd.trace.text import replace_unencodable
 
-leave_a_core()
-get_on_a_space()
-demo = build()
+
+def start() -> None:
+    """Starts the page. Raises ``InputError`` if it cannot listen on its address, before modules that take seconds are imported."""
+    replace_unencodable()
+    listen_options()
+    from app import api
+    from app.layout import build, launch_options
+    from app.machine import leave_a_core
+    from app.model_choice import get_on_a_space
+
+    leave_a_core()
+    get_on_a_space()
+    build().launch(**launch_options(), **listen_options(), **api.mcp())
+
 
 if __name__ == "__main__":
     try:
-        demo.launch(**launch_options(), **listen_options(), **api.mcp())
+        start()
     except InputError as error:
-        sys.exit(f"error: {error}")
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

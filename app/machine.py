@@ -12,8 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
-
 from d2sd.__about__ import on_zero_gpu
 
 try:
@@ -31,8 +29,8 @@ def memory() -> float:
     """Returns the free memory in bytes; in a container, at most the unused part of the container's limit."""
     limits = [_available()]
     try:
-        limit = (GROUPS / "memory.max").read_text().strip()
-        used = int((GROUPS / "memory.current").read_text())
+        limit = (GROUPS / "memory.max").read_text(encoding="utf-8").strip()
+        used = int((GROUPS / "memory.current").read_text(encoding="utf-8"))
         if limit.isdigit():
             limits.append(max(0.0, float(limit) - used))
     except (OSError, ValueError):
@@ -42,7 +40,7 @@ def memory() -> float:
 
 def _available() -> float:
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
+        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
         return next(float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
     except (OSError, StopIteration):
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
@@ -61,6 +59,8 @@ def release_memory() -> None:
 
 
 def threads_here() -> str:
+    import torch  # takes a second, which the check of the page's address need not wait for
+
     count = torch.get_num_threads()
     used = f"The models use {count} thread{'s' if count > 1 else ''}"
     if os.environ.get("OMP_NUM_THREADS"):
@@ -75,6 +75,8 @@ def leave_a_core() -> None:
     their cores, every wait lasts until the system returns the core. Measured on two cores: such a program slows
     decoding with two threads from 150 to 3 tokens per second, and with one thread from 128 to 110.
     """
+    import torch
+
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(max(1, min(torch.get_num_threads(), cores - 1)))

@@ -29,7 +29,7 @@ from app import machine, presets
 from app.machine import ON_ZERO_GPU
 from app.visitors import public, without_paths
 from d2sd import InputError
-from d2sd.folders.checks import published_config
+from d2sd.folders.configs import published_config
 from d2sd.folders.loading import load_models
 from d2sd.folders.model_sets import BUNDLED, ModelSet, resolve
 from d2sd.folders.plan import SIZES, plan

@@ -9,8 +9,9 @@ from pathlib import Path
 from types import ModuleType
 
 from d2sd.__about__ import __version__
+from d2sd.cli.parser import Parser
 from d2sd.errors import InputError
-from d2sd.trace.text import printable
+from d2sd.trace.text import printable, replace_unencodable
 
 # Only the module of the requested command is imported, since most modules of d2sd.cli take seconds to import.
 COMMANDS = {
@@ -33,6 +34,7 @@ def main(argv: list[str] | None = None) -> int:
 
     argv: arguments of the command line; None for those of the process.
     """
+    replace_unencodable()
     try:
         command, arguments = _asked(sys.argv[1:] if argv is None else argv)
         with import_module("d2sd.cli.outputs").held(arguments):
@@ -60,9 +62,7 @@ def main(argv: list[str] | None = None) -> int:
 def _asked(argv: list[str]) -> tuple[ModuleType, argparse.Namespace]:
     """Returns the module of the command, and the parsed arguments."""
     name = "d2sd" if Path(sys.argv[0]).stem == "d2sd" else "python -m d2sd"
-    parser = argparse.ArgumentParser(
-        prog=name, description="D²SD and related methods: speculative decoding with block drafters."
-    )
+    parser = Parser(prog=name, description="D²SD and related methods: speculative decoding with block drafters.")
     parser.add_argument("--version", action="version", version=f"d2sd {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="|".join(COMMANDS))
     for name, sentence in COMMANDS.items():

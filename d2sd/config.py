@@ -1,8 +1,8 @@
-"""Settings of one generation."""
+"""Settings of one generation, and the checks of settings and prompts that need no models."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from math import inf
@@ -18,7 +18,13 @@ MAX_DEPTH, MAX_TOP_K = 15, 64
 MAX_BRANCHES = 64
 MAX_SEED = 2**63 - 1
 CONFIDENCES = ("softmax", "head")
-BACKENDS = ("auto", "cascade", "dense", "flashinfer")  # repeated here because d2sd.nets.attention imports torch
+# Names that are repeated here because their modules in d2sd.nets import torch.
+PLAIN_BACKENDS = ("cascade", "dense")
+BACKENDS = ("auto", *PLAIN_BACKENDS, "flashinfer")
+PASSES = ("auto", "eager", "padded", "captured")
+DTYPE_NAMES = ("float32", "mixed", "bfloat16", "float16")
+DEVICES = ("cpu", "cuda", "auto")  # covered by tests
+MAX_PROMPT_CHARACTERS = 200_000
 
 
 Kind = Literal["whole", "real", "flag", "choice"]
@@ -79,8 +85,7 @@ class Setting:
         if value is None and self.optional:
             return
         if self.kind == "choice":
-            if not (isinstance(value, str) and value in self.choices):
-                raise InputError(f"unknown {self.name} {repr(value)[:40]}; choose one of: {', '.join(self.choices)}")
+            check_choice(self.name, value, self.choices)
         elif self.kind == "flag":
             if not isinstance(value, bool):
                 raise InputError(f"{self.name} must be true or false")
@@ -89,6 +94,26 @@ class Setting:
         elif not self.least <= value <= self.most or (self.above and value == self.least):
             bounds = self.bounds or f"between {self.least} and {self.most}"
             raise InputError(f"{self.name} must be {bounds}, not {value}")
+
+
+def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
+    """Raises ``InputError`` if a value is none of the choices. name: what is chosen, for the error message."""
+    if not (isinstance(value, str) and value in choices):
+        raise InputError(f"unknown {name} {repr(value)[:40]}; choose one of: {', '.join(choices)}")
+
+
+def check_device(device: str) -> None:
+    """Raises ``InputError`` for kinds of devices that the tests do not cover. Whether this machine has the device is not checked."""
+    if str(device).partition(":")[0] not in DEVICES:
+        raise InputError(f"device {device!r} is not supported: losslessness was never tested on it; choose cpu or cuda")
+
+
+def check_prompt(prompt: str) -> None:
+    """Raises ``InputError`` if a prompt is empty or has more than ``MAX_PROMPT_CHARACTERS`` characters."""
+    if not prompt.strip():
+        raise InputError("the prompt is empty; write a few words to continue from")
+    if len(prompt) > MAX_PROMPT_CHARACTERS:
+        raise InputError(f"the prompt has {len(prompt)} characters; the maximum is {MAX_PROMPT_CHARACTERS}")
 
 
 def setting(default: Any, kind: Kind, **about: Any) -> Any:
@@ -198,8 +223,7 @@ class DecodeConfig:
     )  # fmt: skip
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.method, str) and self.method in METHODS):
-            raise InputError(f"unknown method {repr(self.method)[:40]}; choose one of: {', '.join(METHODS)}")
+        check_choice("method", self.method, METHODS)
         for entry in SETTINGS.values():
             entry.check(getattr(self, entry.name))
         self._check_branches(self.block_size)

@@ -13,7 +13,7 @@ from typing import Any, Unpack, overload
 
 import torch
 
-from d2sd.config import MAX_NODES, DecodeConfig, Settings, with_settings
+from d2sd.config import MAX_NODES, DecodeConfig, Settings, check_prompt, with_settings
 from d2sd.costs import kept
 from d2sd.costs.machines import StageCosts
 from d2sd.decoding.cost_aware import Experience
@@ -23,7 +23,7 @@ from d2sd.decoding.stage_times import MEASURED_TOKENS, measure_costs
 from d2sd.decoding.verifier import Verifier
 from d2sd.errors import InputError
 from d2sd.folders.loading import load_models
-from d2sd.folders.model_sets import resolve
+from d2sd.folders.model_sets import obstacle, resolve
 from d2sd.folders.store import home
 from d2sd.folders.weights import parts
 from d2sd.methods import METHODS
@@ -36,7 +36,6 @@ from d2sd.trace.stream import EventStream
 from d2sd.trace.text import TokenTexts, encodable
 from d2sd.trace.trace import Trace
 
-MAX_PROMPT_CHARACTERS = 200_000
 MIN_SLOTS = 2048  # minimum number of cache slots of buffers that are reused; enough for most texts
 # The default method is the first of these methods that the models can run.
 PREFERRED = ("d2sd", "dflash", "eagle3", "draft_model", "autoregressive")
@@ -210,22 +209,7 @@ class Engine:
 
         method: id of the method.
         """
-        models, wanted = self.models, METHODS[method]
-        needs = (
-            (wanted.draft_model, models.draft_model, "a draft model", "--draft-model", "another method"),
-            (wanted.eagle3, models.eagle3, "an EAGLE-3 drafter", "--drafter", "another method"),
-            (wanted.first_drafter, models.first, "a drafter", "--drafter", "method autoregressive"),
-            (wanted.second_drafter == "vp", models.second, "a VP-Drafter", "--second-drafter", "method dflash_twice"),
-        )
-        for needed, there, what, option, instead in needs:
-            if needed and there is None:
-                if what == "a drafter" and models.eagle3 is not None:
-                    return f"method {method!r} needs a block drafter, but the drafter of {models.name} is an EAGLE-3 drafter; use method eagle3"
-                return (
-                    f"method {method!r} needs {what}, which {models.name} does not have; load models that have one (or add one on the "
-                    f"command line with {option}), or use {instead}"
-                )
-        return None
+        return obstacle(self.models, method)
 
     def costs(self, config: DecodeConfig) -> StageCosts:
         """Returns the times of the stages of a step on this machine.
@@ -333,10 +317,7 @@ class Engine:
         """
         ids: list[int]
         if isinstance(prompt, str):
-            if not prompt.strip():
-                raise InputError("the prompt is empty; write a few words to continue from")
-            if len(prompt) > MAX_PROMPT_CHARACTERS:
-                raise InputError(f"the prompt has {len(prompt)} characters; the maximum is {MAX_PROMPT_CHARACTERS}")
+            check_prompt(prompt)
             prompt = encodable(prompt)  # tokenizers cannot encode lone surrogates
             if config.chat:
                 ids = self.models.target.chat_ids(prompt, config.thinking)

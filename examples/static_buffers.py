@@ -18,7 +18,8 @@ import torch
 from transformers import DynamicCache
 
 import d2sd
-from d2sd.bench.timings import SHAPES, Shape, random_engine
+from d2sd.bench.shapes import SHAPES, Shape
+from d2sd.bench.timings import random_engine
 from d2sd.nets.target import Target
 
 TOKENS, ROUNDS = 32, 7

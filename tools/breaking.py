@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from d2sd.doctor.examination import VISIBLE
+from d2sd.doctor.asked import VISIBLE
 from d2sd.folders.loading import load_target
 from d2sd.folders.model_sets import BUNDLED
 from d2sd.nets.drafter import DFlashDraftModel, drafter_config, start_from_target
@@ -33,7 +33,8 @@ def copied(
     part: folder of the bundled drafter, such as "dflash" or "vp".
     """
     out.mkdir(parents=True)
-    (out / "config.json").write_text(json.dumps(config(json.loads((TINY / part / "config.json").read_text()))))
+    raw = json.loads((TINY / part / "config.json").read_bytes())
+    (out / "config.json").write_text(json.dumps(config(raw)), encoding="utf-8")
     save_file(weights(load_file(TINY / part / "model.safetensors")), out / "model.safetensors")
     return out
 
@@ -93,7 +94,7 @@ def sharded(folder: Path, count: int) -> Path:
     files = {name: f"model-{n % count + 1:05d}-of-{count:05d}.safetensors" for n, name in enumerate(sorted(held))}
     for file in sorted(set(files.values())):
         save_file({n: w for n, w in held.items() if files[n] == file}, folder / file, {"format": "pt"})
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}), encoding="utf-8")
     return folder
 
 
@@ -101,7 +102,7 @@ def templated(out: Path, template: str) -> Path:
     """Writes the bundled target with a chat template that it was not trained with."""
     shutil.copytree(TINY / "target", out)
     path = out / "tokenizer_config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "chat_template": template}))
+    path.write_text(json.dumps({**json.loads(path.read_bytes()), "chat_template": template}), encoding="utf-8")
     return out
 
 
@@ -235,13 +236,13 @@ def permuted(out: Path) -> Path:
     """Writes the bundled target with permuted token ids in its tokenizer."""
     shutil.copytree(TINY / "target", out)
     path = out / "tokenizer.json"
-    tokenizer = json.loads(path.read_text())
+    tokenizer = json.loads(path.read_bytes())
     vocabulary = tokenizer["model"]["vocab"]
     ordinary = [t for t, n in vocabulary.items() if n >= 300]
     ids = [vocabulary[t] for t in ordinary]
     order = torch.randperm(len(ids), generator=torch.Generator().manual_seed(0)).tolist()
     vocabulary |= {t: ids[n] for t, n in zip(ordinary, order, strict=True)}
-    path.write_text(json.dumps(tokenizer))
+    path.write_text(json.dumps(tokenizer), encoding="utf-8")
     return out
 
 
@@ -322,7 +323,8 @@ def pointer(out: Path) -> Path:
     """Writes a drafter's folder as it is after cloning without Git LFS."""
     copied(out)
     (out / "model.safetensors").write_text(
-        "version https://git-lfs.github.com/spec/v1\noid sha256:" + 64 * "0" + "\nsize 1851392\n"
+        "version https://git-lfs.github.com/spec/v1\noid sha256:" + 64 * "0" + "\nsize 1851392\n",
+        encoding="utf-8",
     )
     return out
 

@@ -14,10 +14,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from d2sd.bench.prompts import read_prompts
+from d2sd.doctor.asked import Asked
 from d2sd.doctor.diagnosis import MOST_PARTS
 from d2sd.doctor.examination import Examination
 from d2sd.doctor.exchange import RESTORED
-from d2sd.doctor.findings import Asked, Findings
+from d2sd.doctor.findings import Findings
 from d2sd.folders.loading import load_alone
 from d2sd.replay.recorded import Text
 from tools.breaking import TINY, Broken

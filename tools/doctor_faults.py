@@ -21,8 +21,9 @@ from torch import Tensor
 from d2sd.bench.prompts import read_prompts
 from d2sd.config import DecodeConfig
 from d2sd.doctor import examination
+from d2sd.doctor.asked import Asked
 from d2sd.doctor.examination import Examination
-from d2sd.doctor.findings import Asked, Findings
+from d2sd.doctor.findings import Findings
 from d2sd.doctor.report import doctor_report
 from d2sd.engine import Engine
 from d2sd.folders.loading import load_alone

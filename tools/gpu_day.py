@@ -186,7 +186,7 @@ def run(
 
     def end(name: str, running: Running) -> None:
         summary[name] = running.wait(latest)
-        (work / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
+        (work / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
         print(name, summary[name], flush=True)
         pack(work, out)
 
@@ -264,7 +264,9 @@ def main() -> int:
     for folder in (work, given.out):
         folder.mkdir(parents=True, exist_ok=True)
     beginnings = [f"Once upon a time, {name} found a {thing}" for name in NAMES for thing in THINGS]
-    (work / "beginnings.jsonl").write_text("".join(json.dumps({"prompt": text}) + "\n" for text in beginnings))
+    (work / "beginnings.jsonl").write_text(
+        "".join(json.dumps({"prompt": text}) + "\n" for text in beginnings), encoding="utf-8"
+    )
     os.environ.setdefault("MAX_JOBS", "2")  # compilers per process
     every = parts(work, "cpu" if given.rehearse else "cuda", given.target, given.prompts, given.rehearse)
     chosen = [part for part in every if not given.names or part.name in given.names]

@@ -99,10 +99,10 @@ def prepare(work: Path) -> int:
     answers = RegenerateConfig(max_new_tokens=24)
     regenerate_responses(work / "target", [[prompt_of(text)] for text in texts[:20]], work / "r.jsonl", answers)
     shutil.copytree(work / "target", work / "chat")
-    (work / "chat" / "chat_template.jinja").write_text(TEMPLATE)
+    (work / "chat" / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8")
     for name, some in (("prompts", texts), ("few", texts[:12]), ("held-out", texts[20:24])):
         lines = (json.dumps({"prompt": prompt_of(text)}) + "\n" for text in some)
-        (work / f"{name}.jsonl").write_text("".join(lines))
+        (work / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
     return 0
 
 
@@ -130,7 +130,7 @@ def begin(work: Callable[[], int], log: Path) -> int:
         return process
     code = 1
     try:
-        with log.open("a") as file:
+        with log.open("a", encoding="utf-8") as file:
             for number in (1, 2):
                 os.dup2(file.fileno(), number)
         code = work()

@@ -158,7 +158,7 @@ class Server:
 
     def __init__(self) -> None:
         command = [sys.executable, "-m", "tools.page_server", str(TOKENS)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8")
         self.address = self._answer()
 
     def alone(self, method: str) -> float:
@@ -211,7 +211,7 @@ def read(server: Server, method: str) -> tuple[list[float], list[float]]:
     """
     alone, seen = [], []
     command = [sys.executable, "-m", "tools.page_reader", server.address, str(TOKENS), method]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8") as reader:
         assert reader.stdin
         assert reader.stdout
         for _ in range(ROUNDS + 1):  # the first round warms up

@@ -63,7 +63,7 @@ PATTERN = re.compile(
 
 def main(paths: list[str]) -> None:
     files = subprocess.run(
-        ["git", "ls-files", "--", *paths], capture_output=True, text=True, check=True
+        ["git", "ls-files", "--", *paths], capture_output=True, encoding="utf-8", check=True
     ).stdout.splitlines()
     counts: Counter[str] = Counter()
     for name in files:

@@ -30,7 +30,7 @@ from d2sd import DecodeConfig, InputError, Trace
 from d2sd.bench.prompts import read_prompts
 from d2sd.folders.model_sets import ModelSet
 from d2sd.replay.grid import replay_grid
-from d2sd.replay.recorded import recorded_config
+from d2sd.replay.outcomes import recorded_config
 from d2sd.trace.metrics import verdict
 from d2sd.trace.run import RecordedRun
 

@@ -69,7 +69,7 @@ def run(way: Way) -> tuple[int, str]:
             "D2SD_NEEDS_BROWSER": "1",
         }  # ignores the options of a parent make
         done = subprocess.run(
-            command, cwd=folder, env=os.environ | variables, text=True, capture_output=True, check=False
+            command, cwd=folder, env=os.environ | variables, encoding="utf-8", capture_output=True, check=False
         )
     return done.returncode, done.stdout + done.stderr
 

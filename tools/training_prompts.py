@@ -16,7 +16,8 @@ from itertools import islice
 from pathlib import Path
 
 from d2sd.bench.prompts import read_prompts
-from d2sd.train.text import read_jsonl, repeat_key
+from d2sd.train.files import read_jsonl
+from d2sd.train.text import repeat_key
 
 STORIES = 4000
 MEASURED = ("chat", "heldout")

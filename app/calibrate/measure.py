@@ -26,14 +26,14 @@ from d2sd import Event, InputError, presets
 from d2sd.bench.prompts import Prompt, names, parse_prompts, read_prompts
 from d2sd.calibration.report import MeasuredRuns
 from d2sd.costs.machines import CHAINLESS
+from d2sd.doctor.asked import Asked
 from d2sd.doctor.examination import Examination, Progress, drafter_of
-from d2sd.doctor.findings import Asked
 from d2sd.doctor.report import doctor_report, markdown_of_logs
 from d2sd.figures.calibration import calibration_results
 from d2sd.folders.model_sets import ModelSet
 from d2sd.logs import is_log
 from d2sd.logs.sentences import Answer
-from d2sd.replay.recorded import ReplayOutcome
+from d2sd.replay.outcomes import ReplayOutcome
 from d2sd.replay.selection import replay_selections, selections_report
 from d2sd.trace.run import RecordedRun
 

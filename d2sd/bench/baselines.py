@@ -18,22 +18,19 @@ from accelerate import init_empty_weights
 from transformers import GenerationConfig
 
 from d2sd.bench.runner import BenchRun, Entry
+from d2sd.bench.settings import BASELINES
+from d2sd.config import check_choice
 from d2sd.engine import MODEL_CHAIN, Engine
 from d2sd.errors import InputError
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.target import Target
 
-BASELINES = {
-    "generate": "transformers' generate, plain greedy decoding",
-    "assistant": "transformers' generate with the draft model as assistant_model, and default settings",
-    "assistant_chain": "like assistant, but drafts as many tokens as the method draft_model, even if the draft model is unsure",
-    "dflash": "transformers' DFlash speculation with the first drafter's weights",
-}
 STOCK_ATTENTION = "sdpa"
 
 
 def stock_twin(target: Target) -> Any:
     """Returns a new transformers model that shares the target's weights. It has the stock attention and no hooks."""
+    transformers.logging.set_verbosity_error()  # ``generate`` warns about each option that a method ignores
     config = copy.deepcopy(target.config)
     # drafters read raw outputs of decoder layers; by default, transformers normalises the last layer's output
     config.tie_last_hidden_states = False
@@ -56,11 +53,9 @@ def make_baselines(
 
     Raises ``InputError`` for an unknown name.
     """
-    unknown = [n for n in names if n not in BASELINES]
-    if unknown:
-        raise InputError(f"unknown baseline {unknown[0]!r}; choose from: {', '.join(BASELINES)}, or all")
     made, left_out = [], {}
     for name in names:
+        check_choice("baseline", name, BASELINES)
         label, options = f"transformers {name}", {}
         try:
             if name.startswith("assistant"):

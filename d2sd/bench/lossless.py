@@ -8,24 +8,14 @@ and every token must be the target's first choice or nearly tied with it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from itertools import product, zip_longest
+from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from d2sd.bench.runner import Entry
-from d2sd.bench.settings import BenchSetting, make_setting, uses
-from d2sd.config import DecodeConfig
-from d2sd.errors import InputError
-from d2sd.nets.attention import BACKENDS
-
-DEFAULT_MARGIN = 0.25
-MARGIN_REASON = (
-    "the margin is in standard deviations of all logits at a token's position. Rounding changes the last hidden state by "
-    "a few per cent, so each logit changes by a few per cent of this standard deviation"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +75,6 @@ def divergence(
 # Comparison of many settings of each method with plain greedy decoding.
 
 
-GAMMAS, BRANCHES = (2, 5, 16), (1, 4, 8)
-
-
 @dataclass(frozen=True, slots=True)
 class Result:
     """The comparison of one text with plain decoding.
@@ -104,30 +91,6 @@ class Result:
     tokens: int
     divergence: Divergence | None
     shortfall: float | None
-
-
-def grid(
-    methods: Sequence[str], gammas: Sequence[int], branches: Sequence[int], base: DecodeConfig
-) -> list[BenchSetting]:
-    """Returns all combinations of method, γ, K and backend with K < γ. If a method does not use γ, K or backends, they do not vary.
-
-    methods: ids of methods, without overrides.
-    base: the other settings.
-
-    Raises ``InputError`` for a method with overrides.
-    """
-    for method in methods:
-        name, *fields = method.split(":")
-        if fields:
-            raise InputError(f"--check-lossless varies γ and K itself; write {name} and give --gamma and --branches")
-    settings: dict[str, BenchSetting] = {}
-    for config, gamma, backend in product([replace(base, method=m) for m in methods], gammas, BACKENDS):
-        used = uses(config.method)
-        for k in (k for k in branches if k < gamma) if "num_branches" in used else (0,):
-            values: dict[str, object] = {"block_size": gamma, "backend": backend, "num_branches": k}
-            setting = make_setting(config, {field: value for field, value in values.items() if field in used})
-            settings.setdefault(setting.label, setting)
-    return list(settings.values())
 
 
 def run_check(

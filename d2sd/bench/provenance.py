@@ -8,16 +8,16 @@ import subprocess
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib.metadata import distributions
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from d2sd.__about__ import HOME, __version__
 from d2sd.bench.prompts import Prompt, digest
 from d2sd.calibration.text import Table
 from d2sd.costs.kept import processor
-from d2sd.engine import Engine
-from d2sd.nets.target import Target
+
+if TYPE_CHECKING:  # imports torch
+    from d2sd.engine import Engine
+    from d2sd.nets.target import Target
 
 PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "safetensors", "numpy", "flashinfer-python")
 
@@ -42,6 +42,8 @@ def provenance(
 
 def circumstances(target: Target, argv: list[str]) -> dict[str, Any]:
     """Returns date, command line, commit, versions and hardware of a measurement on this target."""
+    import torch
+
     installed = {name: package.version for name in PACKAGES for package in distributions(name=name)}
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -67,7 +69,7 @@ def _commit() -> str | None:
 
     def git(*arguments: str) -> str:
         return subprocess.run(
-            ["git", "-C", str(HOME), *arguments], capture_output=True, text=True, check=True, timeout=10
+            ["git", "-C", str(HOME), *arguments], capture_output=True, encoding="utf-8", check=True, timeout=10
         ).stdout.strip()
 
     try:

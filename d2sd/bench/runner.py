@@ -6,13 +6,15 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from d2sd.bench.prompts import Prompt
 from d2sd.bench.settings import BenchSetting
 from d2sd.config import DecodeConfig
-from d2sd.engine import Engine
 from d2sd.trace.metrics import boundary_hit
+
+if TYPE_CHECKING:  # imports torch
+    from d2sd.engine import Engine
 
 T = TypeVar("T")
 

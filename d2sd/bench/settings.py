@@ -1,16 +1,19 @@
-"""Settings to compare: methods with overrides, written like ``d2sd:K=8:gamma=8``, and sweeps over a field."""
+"""Settings to compare: methods with overrides, written like ``d2sd:K=8:gamma=8``, sweeps over a field, grids and baselines."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import TYPE_CHECKING
 
-from d2sd.config import SETTINGS, DecodeConfig
-from d2sd.engine import Engine
+from d2sd.config import PLAIN_BACKENDS, SETTINGS, DecodeConfig, check_choice
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
 from d2sd.methods.base import TREE_SETTINGS
+
+if TYPE_CHECKING:  # imports torch
+    from d2sd.engine import Engine
 
 FIELDS = tuple(name for name in SETTINGS if name in TREE_SETTINGS or name == "backend")
 NAMES = {name: SETTINGS[name].symbol for name in FIELDS if SETTINGS[name].symbol}
@@ -19,6 +22,18 @@ SYNTAX = (
     "a method, optionally with values of fields, for example d2sd:K=8:gamma=8. Fields: "
     + ", ".join(f"{NAMES[f]} ({f})" if f in NAMES else f for f in FIELDS)
     + "."
+)
+BASELINES = {
+    "generate": "transformers' generate, plain greedy decoding",
+    "assistant": "transformers' generate with the draft model as assistant_model, and default settings",
+    "assistant_chain": "like assistant, but drafts as many tokens as the method draft_model, even if the draft model is unsure",
+    "dflash": "transformers' DFlash speculation with the first drafter's weights",
+}
+GAMMAS, BRANCHES = (2, 5, 16), (1, 4, 8)  # of ``grid``
+DEFAULT_MARGIN = 0.25
+MARGIN_REASON = (
+    "the margin is in standard deviations of all logits at a token's position. Rounding changes the last hidden state by "
+    "a few per cent, so each logit changes by a few per cent of this standard deviation"
 )
 
 
@@ -118,3 +133,35 @@ def runnable(
     if not resolved:
         raise InputError(next(iter(left_out.values())))
     return resolved, left_out
+
+
+def parse_baselines(names: str) -> list[str]:
+    """Returns the names of the baselines in a comma-separated list, or of all of them for "all". Raises ``InputError`` for others."""
+    chosen = list(BASELINES) if names == "all" else [name.strip() for name in names.split(",") if name.strip()]
+    for name in chosen:
+        check_choice("baseline", name, BASELINES)
+    return chosen
+
+
+def grid(
+    methods: Sequence[str], gammas: Sequence[int], branches: Sequence[int], base: DecodeConfig
+) -> list[BenchSetting]:
+    """Returns all combinations of method, γ, K and backend with K < γ. If a method does not use γ, K or backends, they do not vary.
+
+    methods: ids of methods, without overrides.
+    base: the other settings.
+
+    Raises ``InputError`` for a method with overrides.
+    """
+    for method in methods:
+        name, *fields = method.split(":")
+        if fields:
+            raise InputError(f"--check-lossless varies γ and K itself; write {name} and give --gamma and --branches")
+    settings: dict[str, BenchSetting] = {}
+    for config, gamma, backend in product([replace(base, method=m) for m in methods], gammas, PLAIN_BACKENDS):
+        used = uses(config.method)
+        for k in (k for k in branches if k < gamma) if "num_branches" in used else (0,):
+            values: dict[str, object] = {"block_size": gamma, "backend": backend, "num_branches": k}
+            setting = make_setting(config, {field: value for field, value in values.items() if field in used})
+            settings.setdefault(setting.label, setting)
+    return list(settings.values())

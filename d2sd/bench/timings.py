@@ -23,7 +23,8 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile, record_function
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast, Qwen3Config
 
-from d2sd.config import DecodeConfig
+from d2sd.bench.shapes import LAYERS, SHAPES
+from d2sd.config import DecodeConfig, check_choice
 from d2sd.decoding.drafters import slots
 from d2sd.decoding.verifier import Verifier
 from d2sd.engine import Engine
@@ -40,8 +41,6 @@ WARM_UP = 3
 BANDWIDTH_BYTES = {"cuda": 1 << 30, "cpu": 1 << 26}
 COPIES = 10
 GPU_STAGES = ("first_draft", "second_draft", "tree", "verify", "commit")
-# fused: layers with merged weights and few kernels; plain: the layers as transformers runs them
-LAYERS = ("fused", "plain")
 PROFILED = 4  # number of profiled steps
 LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch")
 
@@ -332,37 +331,6 @@ def _multiply(products: Callable[[], None], target: Target, head: Tensor) -> Ten
 # Models of published shapes with random weights, since times do not depend on the values of weights.
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Shape of a target and of its drafters, with the values of the target's published config.json.
-
-    kind: type of the model in transformers.
-    tied: whether the LM head is the embedding table.
-    drafter_layers: number of layers of each drafter.
-    block_size: γ of the drafters.
-    """
-
-    kind: str
-    hidden: int
-    intermediate: int
-    layers: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    vocabulary: int
-    tied: bool
-    drafter_layers: int = 5
-    block_size: int = 16
-
-
-SHAPES = {
-    "qwen3-8b": Shape("qwen3", 4096, 12288, 36, 32, 8, 128, 151936, False),
-    "qwen3-4b": Shape("qwen3", 2560, 9728, 36, 32, 8, 128, 151936, True),
-    "llama-3.1-8b": Shape("llama", 4096, 14336, 32, 32, 8, 128, 128256, False),
-    "tiny": Shape("qwen3", 64, 96, 4, 4, 2, 16, 300, False, drafter_layers=2),
-}
-
-
 def random_engine(name: str, dtype: str, device: str, passes: str, positions: int) -> Engine:
     """Returns an engine with a target and two drafters of random weights. Its tokenizer writes tokens as numbers.
 
@@ -372,10 +340,8 @@ def random_engine(name: str, dtype: str, device: str, passes: str, positions: in
 
     Raises ``InputError`` for an unknown shape or dtype, or if there is not enough memory.
     """
-    if name not in SHAPES:
-        raise InputError(f"unknown shape {name!r}; choose one of: {', '.join(SHAPES)}")
-    if dtype not in DTYPES:
-        raise InputError(f"unknown dtype {dtype!r}; choose one of: {', '.join(DTYPES)}")
+    check_choice("shape", name, SHAPES)
+    check_choice("dtype", dtype, DTYPES)
     s = SHAPES[name]
     config = (Qwen3Config if s.kind == "qwen3" else LlamaConfig)(
         vocab_size=s.vocabulary, hidden_size=s.hidden, intermediate_size=s.intermediate, num_hidden_layers=s.layers,

@@ -11,30 +11,25 @@ import argparse
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-import transformers
-
-from d2sd.bench.baselines import BASELINES, make_baselines, stock_twin
-from d2sd.bench.lossless import BRANCHES, DEFAULT_MARGIN, GAMMAS, MARGIN_REASON, grid, run_check, tally
 from d2sd.bench.presets import PRESETS
 from d2sd.bench.provenance import as_markdown, circumstances, provenance
 from d2sd.bench.report import body, pooled, remarks, to_json, write_files, write_report
 from d2sd.bench.runner import collect, make_entry, run_bench, run_count
-from d2sd.bench.settings import SYNTAX, parse_settings, runnable
-from d2sd.bench.timings import (
-    BANDWIDTH_BYTES,
-    LAYERS,
-    SHAPES,
-    Floors,
-    bandwidth,
-    context_row,
-    cost_rows,
-    pass_rows,
-    random_engine,
-    ratios,
+from d2sd.bench.settings import (
+    BASELINES,
+    BRANCHES,
+    DEFAULT_MARGIN,
+    GAMMAS,
+    MARGIN_REASON,
+    SYNTAX,
+    grid,
+    parse_baselines,
+    parse_settings,
+    runnable,
 )
+from d2sd.bench.shapes import LAYERS, SHAPES
 from d2sd.calibration.resampling import RESAMPLES
 from d2sd.calibration.text import Columns, Table
 from d2sd.cli.common import (
@@ -45,13 +40,16 @@ from d2sd.cli.common import (
     print_json,
 )
 from d2sd.cli.outputs import add_output, check_folder, check_output, lock_output
-from d2sd.config import DecodeConfig
-from d2sd.engine import Engine
+from d2sd.config import DTYPE_NAMES, PASSES, DecodeConfig, check_choice, check_device
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
 from d2sd.trace.files import make_folder
 from d2sd.trace.text import printable, progress
 
+if TYPE_CHECKING:
+    from d2sd.engine import Engine
+
+# Modules that import torch are imported by the functions that use them, after all arguments are checked.
 BOOTSTRAP_SEED = 0
 GPU_OUT = Path("docs/benchmarks")
 GPU_CONTEXTS = (1024, 8192, 32768)
@@ -118,12 +116,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _whole_numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(","))
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of whole numbers, such as 2,5,16") from None
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the benchmark and prints its results. Returns the exit status."""
-    transformers.logging.set_verbosity_error()
     arguments.repeats = (GPU_REPEATS if arguments.what else 1) if arguments.repeats is None else arguments.repeats
     if arguments.repeats < 1:
         raise InputError(f"repeats must be at least 1, not {arguments.repeats}")
@@ -143,11 +143,13 @@ def _run_bench(arguments: argparse.Namespace) -> int:
     settings = parse_settings(methods, arguments.sweep, base)
     if base.temperature > 0 and arguments.baselines:
         raise InputError("the baselines decode greedily; leave out --baselines or set the temperature to 0")
-    engine, prompts = prepare_engine(arguments, base)
-    settings, left_out = runnable(engine, settings, lenient=preset is not None or methods == "all")
+    names, lenient = parse_baselines(arguments.baselines), preset is not None or methods == "all"
+    engine, prompts = prepare_engine(arguments, base, *(() if lenient else (setting.config for setting in settings)))
+    settings, left_out = runnable(engine, settings, lenient)
     entries = [make_entry(engine, setting) for setting in settings]
-    if arguments.baselines:
-        names = list(BASELINES) if arguments.baselines == "all" else [p.strip() for p in arguments.baselines.split(",")]
+    if names:
+        from d2sd.bench.baselines import make_baselines, stock_twin
+
         baselines, without = make_baselines(engine, stock_twin(engine.models.target), names, base.max_new_tokens)
         entries, left_out = entries + baselines, left_out | without
     seeds = {"decoding": base.seed, "bootstrap": BOOTSTRAP_SEED}
@@ -204,6 +206,9 @@ def _run_lossless(arguments: argparse.Namespace) -> int:
             reasons = [reason for label, reason in left_out.items() if label.split(":")[0] == method]
             none = f"{method} needs a K below γ, but every K of --branches is at least as large as every γ of --gamma"
             raise InputError(reasons[0] if reasons else none)
+    from d2sd.bench.baselines import make_baselines, stock_twin
+    from d2sd.bench.lossless import run_check, tally
+
     seeds = {"decoding": base.seed}
     origin = provenance(engine, arguments.argv, arguments.prompts, [p for p, _ in prompts], seeds)
     plain, *others = [make_entry(engine, setting) for setting in settings]
@@ -271,8 +276,17 @@ def _shortfall(largest: float | None, margin: float) -> str:
 
 def _run_gpu(arguments: argparse.Namespace) -> int:
     out, contexts = arguments.out or GPU_OUT, sorted(arguments.context or GPU_CONTEXTS)
-    if not contexts or contexts[0] < 1:
+    if contexts[0] < 1:
         raise InputError("contexts must be at least 1 token")
+    check_choice("shape", arguments.shape, SHAPES)
+    check_choice("kind of passes", arguments.passes, PASSES)
+    check_choice("dtype", arguments.dtype or "float32", DTYPE_NAMES)
+    check_device(arguments.device or "cpu")
+    config = decode_config(arguments, "d2sd", inspect=True)
+    import torch
+
+    from d2sd.bench.timings import random_engine
+
     device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
     stem = f"gpu-{arguments.shape}-{'cuda' if device.startswith('cuda') else device}"
     if not arguments.out:
@@ -280,7 +294,6 @@ def _run_gpu(arguments: argparse.Namespace) -> int:
     make_folder(out)
     for ending in ("json", "md"):
         check_output(arguments, out / f"{stem}.{ending}")
-    config = decode_config(arguments, "d2sd", inspect=True)
     dtype = arguments.dtype or ("bfloat16" if device.startswith("cuda") else "float32")
     longest = contexts[-1] + config.max_new_tokens + 1024
     try:
@@ -297,6 +310,8 @@ def _run_gpu(arguments: argparse.Namespace) -> int:
 def _measure(
     engine: Engine, arguments: argparse.Namespace, config: DecodeConfig, contexts: list[int]
 ) -> dict[str, Any]:
+    from d2sd.bench.timings import BANDWIDTH_BYTES, Floors, bandwidth, context_row, cost_rows, ratios
+
     resolved, cascade = engine.resolve(config), replace(config, backend="cascade")
     if wait := engine.first_use(resolved.backend):
         print(wait, file=sys.stderr)
@@ -357,8 +372,11 @@ def _run_cpu(arguments: argparse.Namespace) -> int:
         raise InputError("bench cpu takes one context of at least 1 token")
     if arguments.out:
         check_folder(arguments.out)
-    engine = load_engine(arguments)
-    rows = pass_rows(engine, decode_config(arguments, "dflash", inspect=False), contexts[0], arguments.repeats)
+    config = decode_config(arguments, "dflash", inspect=False)
+    engine = load_engine(arguments, config)
+    from d2sd.bench.timings import pass_rows
+
+    rows = pass_rows(engine, config, contexts[0], arguments.repeats)
     origin = circumstances(engine.models.target, arguments.argv)
     result = {
         "model": engine.models.name,

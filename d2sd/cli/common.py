@@ -6,6 +6,7 @@ import argparse
 import gc
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -14,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from d2sd.bench.prompts import Prompt, read_prompts
-from d2sd.config import SETTINGS, DecodeConfig
+from d2sd.config import PASSES, SETTINGS, DecodeConfig, check_choice
 from d2sd.costs.machines import MACHINES
 from d2sd.errors import InputError
+from d2sd.folders.model_sets import ModelSet, check_models, resolve
 from d2sd.logs import read_runs
 from d2sd.trace.files import utf8_lines, write_whole
 from d2sd.trace.text import printable, progress
@@ -129,14 +131,17 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def prepare_engine(
-    arguments: argparse.Namespace, config: DecodeConfig
+    arguments: argparse.Namespace, config: DecodeConfig, *others: DecodeConfig
 ) -> tuple[Engine, list[tuple[Prompt, list[int]]]]:
     """Returns the engine that the arguments name, and the prompts with their token ids.
 
-    Raises ``InputError`` if a prompt is too long.
+    config: settings of the generations.
+    others: further settings, which are only checked.
+
+    Raises ``InputError`` if the prompts cannot be read, if a prompt is too long, and the errors of ``load_engine``.
     """
     prompts = read_prompts(arguments.prompts, arguments.limit)
-    engine = load_engine(arguments)
+    engine = load_engine(arguments, config, *others)
     if wait := engine.first_use(engine.resolve(config).backend):
         print(wait, file=sys.stderr)
     tell_of_template(engine, config)
@@ -150,24 +155,36 @@ def tell_of_template(engine: Engine, config: DecodeConfig) -> None:
         print(f"{target.name} is a chat model, but prompts are not in its chat template; add --chat.", file=sys.stderr)
 
 
-def load_engine(arguments: argparse.Namespace) -> Engine:
-    """Returns an engine with the models that the arguments name.
+def checked_models(arguments: argparse.Namespace, *configs: DecodeConfig) -> ModelSet:
+    """Returns the models that the arguments name. Raises the errors of ``resolve`` and ``check_models``, without importing torch.
 
-    After loading, all existing objects are excluded from garbage collection, which would pause a timed run for a third of a second.
+    configs: settings of the generations.
     """
-    from d2sd.engine import load
-
-    engine = load(
+    check_choice("kind of passes", arguments.passes, PASSES)
+    models = resolve(
         arguments.model,
         target=arguments.target,
         drafter=arguments.drafter,
         second_drafter=arguments.second_drafter,
         draft_model=arguments.draft_model,
         dtype=arguments.dtype,
-        device=arguments.device,
-        load_in_8bit=arguments.load_in_8bit,
-        passes=arguments.passes,
     )
+    check_models(models, *configs, device=arguments.device)
+    return models
+
+
+def load_engine(arguments: argparse.Namespace, *configs: DecodeConfig) -> Engine:
+    """Returns an engine with the models that the arguments name, after all checks that do not need torch.
+
+    After loading, all existing objects are excluded from garbage collection, which would pause a timed run for a third of a second.
+
+    configs: settings of the generations.
+    """
+    models = checked_models(arguments, *configs)
+    from d2sd.engine import Engine  # imports torch
+    from d2sd.folders.loading import load_models
+
+    engine = Engine(load_models(models, arguments.device, arguments.load_in_8bit), arguments.passes)
     gc.freeze()
     return engine
 
@@ -251,4 +268,6 @@ def write_report(report: str, out: Path | None) -> None:
 
 
 def print_json(value: Any) -> None:
+    with suppress(AttributeError):
+        sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr] # JSON is UTF-8, whatever the encoding of the terminal
     sys.stdout.write(orjson.dumps(value).decode() + "\n")

@@ -9,9 +9,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from d2sd.bench.prompts import read_prompts
 from d2sd.cli.common import FAULT_NAMED, add_text_arguments, print_json, write_report
 from d2sd.cli.outputs import add_output
+from d2sd.config import DecodeConfig
+from d2sd.doctor.asked import PROMPTS, Asked
 from d2sd.errors import InputError
+from d2sd.folders.configs import check_reachable
+from d2sd.folders.model_sets import check_models, resolve
 from d2sd.logs import import_log, sources_of
 from d2sd.logs.sentences import answers, as_dict, names_fault, report_lines
 
@@ -48,9 +53,26 @@ def run(arguments: argparse.Namespace) -> int:
         return _read_logs(arguments)
     if not arguments.drafter:
         raise InputError("name a target and its drafter, or a server's log with --log")
-    from d2sd.cli.examination import examine_drafters, plan_pair  # imports torch, which logs do not need
+    if not arguments.config_only:
+        return _examine(arguments)
+    from d2sd.cli.examination import plan_pair  # imports torch
 
-    return plan_pair(arguments) if arguments.config_only else examine_drafters(arguments)
+    return plan_pair(arguments)
+
+
+def _examine(a: argparse.Namespace) -> int:
+    if a.mend and a.mend.exists():
+        raise InputError(f"{a.mend} already exists; name a new folder")
+    if a.vp_reference and not a.vp:
+        raise InputError("--vp-reference names the reference of --vp; name this drafter too")
+    config = DecodeConfig("autoregressive", chat=a.chat, thinking=a.thinking)
+    check_models(resolve(target=a.target, dtype=a.dtype), config, device=a.device)
+    prompts = [p.text for p in read_prompts(a.prompts, PROMPTS if a.limit is None else a.limit)]
+    first = Asked(a.drafter, prompts, a.chat, a.thinking, 0, a.expect, a.reference, a.dtype, target=a.target)
+    check_reachable(a.drafter, a.vp, a.reference, a.vp_reference)
+    from d2sd.cli.examination import examine_drafters
+
+    return examine_drafters(a, first, config)
 
 
 def _read_logs(arguments: argparse.Namespace) -> int:

@@ -6,11 +6,10 @@ import argparse
 import sys
 from dataclasses import replace
 
-from d2sd.bench.prompts import read_prompts
 from d2sd.cli.common import FAULT_NAMED, print_json, tell_of_template
 from d2sd.config import DecodeConfig
-from d2sd.doctor.examination import PROMPTS, VISIBLE, Examination, Progress, check_reachable
-from d2sd.doctor.findings import Asked
+from d2sd.doctor.asked import VISIBLE, Asked
+from d2sd.doctor.examination import Examination, Progress
 from d2sd.doctor.report import check_table, doctor_report, plain_text
 from d2sd.engine import Engine
 from d2sd.errors import InputError
@@ -30,19 +29,11 @@ def plan_pair(arguments: argparse.Namespace) -> int:
     return FAULT_NAMED * any(check.state == "fault" for check in checks)
 
 
-def examine_drafters(arguments: argparse.Namespace) -> int:
+def examine_drafters(a: argparse.Namespace, first: Asked, config: DecodeConfig) -> int:
     """Examines drafters and prints the findings. After Ctrl-C, prints the findings so far. Returns the exit status."""
-    a = arguments
-    if a.mend and a.mend.exists():
-        raise InputError(f"{a.mend} already exists; name a new folder")
-    if a.vp_reference and not a.vp:
-        raise InputError("--vp-reference names the reference of --vp; name this drafter too")
-    check_reachable(a.drafter, a.vp, a.reference, a.vp_reference)
-    prompts = [p.text for p in read_prompts(a.prompts, PROMPTS if a.limit is None else a.limit)]
-    first = Asked(a.drafter, prompts, a.chat, a.thinking, 0, a.expect, a.reference, a.dtype, target=a.target)
     second = replace(first, drafter=a.vp or "", visible=VISIBLE, expected=None, reference=a.vp_reference, first=a.drafter)  # fmt: skip
     models = load_alone(a.target, a.dtype, a.device)
-    tell_of_template(Engine(models), DecodeConfig("autoregressive", chat=a.chat, thinking=a.thinking))
+    tell_of_template(Engine(models), config)
     examinations = [Examination(asked, models.target) for asked in (first, *([second] if a.vp else []))]
     whole = all(map(_run, examinations))
     findings, said = [one.findings for one in examinations], ""

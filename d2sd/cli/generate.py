@@ -18,6 +18,7 @@ from d2sd.cli.common import (
     tell_of_template,
 )
 from d2sd.cli.outputs import add_output
+from d2sd.config import check_prompt
 from d2sd.methods import METHODS
 from d2sd.trace.events import Event, Finished, PrefillDone, StepDone
 from d2sd.trace.text import printable
@@ -51,7 +52,8 @@ def run(arguments: argparse.Namespace) -> None:
     """Streams the text to the terminal, or prints one JSON object."""
     config = decode_config(arguments, arguments.method, inspect=arguments.trace is not None)
     prompt = arguments.prompt if arguments.prompt_file is None else read_text(arguments.prompt_file)
-    engine = load_engine(arguments)
+    check_prompt(prompt)
+    engine = load_engine(arguments, config)
     request = engine.request(prompt, config)
     if wait := engine.first_use(request.config.backend):
         print(wait, file=sys.stderr)

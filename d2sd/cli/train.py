@@ -13,8 +13,11 @@ from typing import Any, TypeVar
 from d2sd.bench.prompts import is_data_set, read_data_set
 from d2sd.cli.common import add_command, ended_at_once
 from d2sd.cli.outputs import add_output
+from d2sd.config import DTYPE_NAMES, DecodeConfig
 from d2sd.errors import InputError
+from d2sd.folders.model_sets import check_models, resolve
 from d2sd.logs.serving import Server
+from d2sd.train.files import check_turns, read_conversations
 from d2sd.train.settings import (
     BLOCK_SIZE,
     LAYERS,
@@ -30,7 +33,6 @@ from d2sd.train.settings import (
 T = TypeVar("T")
 TARGET, JSONL, PROMPTS = "FOLDER|HUB-ID|NAME", "FILE.jsonl", "FILE.jsonl|ORG/NAME:SPLIT:COLUMN"
 PAIR = ("/pair.json",)  # this file marks an output folder of ``train pair``
-DTYPES = ("float32", "mixed", "bfloat16", "float16")
 DTYPE = "default: mixed (weights in float16) for a target of 50 million parameters or more on a CPU, else float32"
 
 
@@ -89,7 +91,9 @@ def _add_pair(parser: argparse.ArgumentParser) -> None:
     add("--block-size", "γ, anchor included", metavar="G")
     add("--draft-vocab-size", "draft the D most frequent tokens (default: 16384, or all tokens if the vocabulary is smaller)", type=int, metavar="D")  # fmt: skip
     add("--max-new-tokens", "maximum tokens of an answer")
-    add("--dtype", "number type of the target (default: bfloat16 on a GPU, else as for regenerate)", choices=DTYPES)
+    add(
+        "--dtype", "number type of the target (default: bfloat16 on a GPU, else as for regenerate)", choices=DTYPE_NAMES
+    )
 
 
 def _add_regenerate(parser: argparse.ArgumentParser) -> None:
@@ -104,7 +108,7 @@ def _add_regenerate(parser: argparse.ArgumentParser) -> None:
     add("--server", "get the responses from this OpenAI-compatible server, which runs the target (vLLM, SGLang, llama.cpp)", metavar="URL")  # fmt: skip
     add("--allow-remote", "allow a server on another machine", action="store_true")
     add("--temperature", "sampling temperature; 0 is greedy")
-    add("--dtype", f"number type; {DTYPE}", choices=DTYPES)
+    add("--dtype", f"number type; {DTYPE}", choices=DTYPE_NAMES)
 
 
 def _add_block_drafter(parser: argparse.ArgumentParser) -> None:
@@ -156,6 +160,8 @@ def _add_recipe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    config = DecodeConfig("autoregressive", chat=getattr(arguments, "chat", False))
+    check_models(resolve(target=arguments.target or arguments.name), config)
     try:
         STAGES[arguments.stage](arguments)
     except KeyboardInterrupt:
@@ -170,17 +176,14 @@ def _settings(kind: type[T], arguments: argparse.Namespace, **others: Any) -> T:
 
 
 def _regenerate(arguments: argparse.Namespace) -> None:
-    from d2sd.train.text import regenerate_responses
-
     config, chat = _settings(RegenerateConfig, arguments), arguments.chat
+    conversations = _conversations(arguments.prompts)
+    check_turns(conversations, chat)
+    server = Server(arguments.server, arguments.allow_remote) if arguments.server else None
+    from d2sd.train.text import regenerate_responses  # imports torch, like all imports below
+
     empty, answers = regenerate_responses(
-        arguments.target,
-        _conversations(arguments.prompts),
-        arguments.out,
-        config,
-        dtype=arguments.dtype,
-        chat=chat,
-        server=Server(arguments.server, arguments.allow_remote) if arguments.server else None,
+        arguments.target, conversations, arguments.out, config, dtype=arguments.dtype, chat=chat, server=server
     )
     print(f"{answers} answers: {arguments.out}. {ended_at_once(empty, answers, chat)}".rstrip())
 
@@ -190,8 +193,6 @@ def _conversations(sources: Sequence[str]) -> list[list[str]]:
 
     Raises ``InputError`` if a source contains no conversation.
     """
-    from d2sd.train.text import read_conversations
-
     conversations = []
     for source in sources:
         turns = [[text] for text in read_data_set(source)] if is_data_set(source) else read_conversations(Path(source))
@@ -206,30 +207,33 @@ def _prompts(sources: Sequence[str]) -> tuple[str, ...]:
 
 
 def _pair(arguments: argparse.Namespace) -> None:
+    prompts, held_out = map(_prompts, (arguments.prompts, arguments.held_out))
+    settings = _settings(PairTraining, arguments, prompts=prompts, held_out=held_out)
     from d2sd.train.pair import train_pair
 
-    prompts, held_out = map(_prompts, (arguments.prompts, arguments.held_out))
-    train_pair(_settings(PairTraining, arguments, prompts=prompts, held_out=held_out))
+    train_pair(settings)
 
 
 def _block_drafter(arguments: argparse.Namespace) -> None:
+    objective, loop = BlockObjective(variable_prefix=arguments.stage == "vp"), _settings(LoopConfig, arguments)
+    settings = _settings(BlockTraining, arguments, objective=objective, loop=loop)
     from d2sd.train.block_drafters import train_drafter
 
-    objective, loop = BlockObjective(variable_prefix=arguments.stage == "vp"), _settings(LoopConfig, arguments)
-    train_drafter(_settings(BlockTraining, arguments, objective=objective, loop=loop))
+    train_drafter(settings)
 
 
 def _eagle3(arguments: argparse.Namespace) -> None:
+    settings = _settings(Eagle3Training, arguments, loop=_settings(LoopConfig, arguments))
     from d2sd.train.eagle3 import train_eagle3
 
-    train_eagle3(_settings(Eagle3Training, arguments, loop=_settings(LoopConfig, arguments)))
+    train_eagle3(settings)
 
 
 def _recipe(arguments: argparse.Namespace) -> None:
+    prompts = _prompts(arguments.prompts)
     from d2sd.train.pair import train_recipe
 
-    target = arguments.target or arguments.name
-    train_recipe(target, arguments.out, arguments.minutes, _prompts(arguments.prompts))
+    train_recipe(arguments.target or arguments.name, arguments.out, arguments.minutes, prompts)
 
 
 STAGES = {

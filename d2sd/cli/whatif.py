@@ -11,14 +11,13 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import orjson
-import torch
-import transformers
 
 from d2sd.__about__ import __version__
 from d2sd.bench.prompts import Prompt, digest, read_prompts
@@ -30,6 +29,7 @@ from d2sd.cli.common import (
     add_costs_argument,
     add_limit_argument,
     add_model_arguments,
+    checked_models,
     ended_at_once,
     load_engine,
     print_json,
@@ -40,22 +40,23 @@ from d2sd.cli.common import (
 from d2sd.cli.outputs import add_output
 from d2sd.config import DecodeConfig
 from d2sd.costs.machines import StageCosts, machine_of
-from d2sd.engine import Engine
 from d2sd.errors import InputError, first_line
-from d2sd.folders.checks import drafter_kind
-from d2sd.folders.loading import with_drafter
+from d2sd.folders.configs import drafter_kind
 from d2sd.methods import METHODS
-from d2sd.nets.models import Models
-from d2sd.replay.recorded import Replay, ReplayOutcome, recorded_config, recorded_outcome
+from d2sd.replay.outcomes import ReplayOutcome, check_replayable, recorded_config, recorded_outcome
 from d2sd.trace.files import make_folder, write_whole
 from d2sd.trace.metrics import weights_of
 from d2sd.trace.text import escaped, printable, progress
 from d2sd.trace.trace import Trace
-from d2sd.train.loop import digest_of, training_step
+from d2sd.train.files import digest_of, training_step
+
+if TYPE_CHECKING:
+    from d2sd.engine import Engine
+    from d2sd.nets.models import Models
 
 SHOWN_POSITIONS = 8
 RESULTS = "replays.json"  # file in the folder of texts: outcomes by the digest of everything that determines them
-VERSIONS = f"d2sd {__version__}, torch {torch.__version__}, transformers {transformers.__version__}"
+VERSIONS = f"d2sd {__version__}, torch {version('torch')}, transformers {version('transformers')}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -110,19 +111,31 @@ class Row:
 
 def run(arguments: argparse.Namespace) -> int:
     """Replays the texts and prints the comparison. After Ctrl-C, the comparison has only the drafters that were replayed."""
-    if arguments.methods not in (None, "all"):
-        parse_settings(arguments.methods, arguments.sweep, DecodeConfig("autoregressive"))  # before models are loaded
+    # all arguments are checked before models are loaded, and before torch is imported
+    config = DecodeConfig("autoregressive", arguments.max_new_tokens, chat=arguments.chat, inspect=False)
+    methods = config.method if arguments.methods in (None, "all") else arguments.methods
+    parse_settings(methods, arguments.sweep, config)
     machine = machine_of(arguments.costs) if arguments.costs else None
     if arguments.prompts and len(arguments.texts) > 1:
         raise InputError("--prompts writes the texts into one folder; name one folder")
     prompts = read_prompts(arguments.prompts, arguments.limit) if arguments.prompts else []
     traces = [] if prompts else list(read_sets(arguments.texts))
+    for trace in traces:
+        check_replayable(trace)
     part, sources = _drafters(arguments)
     single = {name: (getattr(arguments, name) or [None])[0] for name in ("drafter", "second_drafter")}
-    engine = load_engine(argparse.Namespace(**{**vars(arguments), **single, part: sources[0]}))
+    named = [argparse.Namespace(**{**vars(arguments), **single, part: source}) for source in sources]
+    for one in named:
+        checked_models(one, config)
+    for source in arguments.drafter or ():
+        if drafter_kind(source) == "second":
+            raise InputError(
+                f"{source} is a VP-Drafter, which drafts second: name it with --second-drafter, and its first drafter with --drafter"
+            )
+    engine = load_engine(named[0], config)
     rows, left_out, measured, status = list[Row](), dict[str, str](), 0, 0
     try:
-        traces = _answers(arguments, engine, prompts) if prompts else traces
+        traces = _answers(arguments, engine, prompts, config) if prompts else traces
         _warn_of_other_target(engine, traces)
         for rows_of_drafter, refused in _replays(arguments, engine, part, sources, traces, machine):
             measured += 1
@@ -149,32 +162,24 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _drafters(arguments: argparse.Namespace) -> tuple[str, list[str | None]]:
-    """Returns the name of the option that names the drafters to compare, and the drafters. Checkpoints are in the order of training.
-
-    Raises ``InputError`` if a VP-Drafter was named as first drafter.
-    """
+    """Returns the name of the option that names the drafters to compare, and the drafters. Checkpoints are in the order of training."""
     firsts, seconds = arguments.drafter or [], arguments.second_drafter or []
     if len(firsts) > 1 and len(seconds) > 1:
         raise InputError("compare several first drafters or several second drafters, not both")
-    for source in firsts:
-        if drafter_kind(source) == "second":
-            raise InputError(
-                f"{source} is a VP-Drafter, which drafts second: name it with --second-drafter, and its first drafter with --drafter"
-            )
     part, sources = ("second_drafter", seconds) if len(seconds) > 1 else ("drafter", firsts)
-    return part, sorted(sources or [None], key=lambda source: inf if (step := _step(source)) is None else step)
+    return part, sorted(sources or [None], key=lambda source: inf if (step := training_step(source)) is None else step)
 
 
-def _step(source: str | None) -> int | None:
-    return training_step(Path(source)) if source else None
-
-
-def _answers(arguments: argparse.Namespace, engine: Engine, prompts: Sequence[Prompt]) -> list[Trace]:
+def _answers(
+    arguments: argparse.Namespace, engine: Engine, prompts: Sequence[Prompt], config: DecodeConfig
+) -> list[Trace]:
     """Returns the target's greedy answers to these prompts, without answers that are too short for a draft.
 
     Answers are stored in files, and reused by later calls. The name of a file is a digest of target, settings and prompt.
     """
-    config = DecodeConfig("autoregressive", arguments.max_new_tokens, chat=arguments.chat, inspect=False)
+    from d2sd.engine import Engine
+    from d2sd.nets.models import Models
+
     alone, folder = (
         Engine(Models(engine.models.target, name=engine.models.name), arguments.passes),
         Path(arguments.texts[0]),
@@ -221,6 +226,10 @@ def _replays(
     part, sources: results of ``_drafters``.
     machine: machine on whose costs cost-aware settings base their decisions; None for this machine.
     """
+    from d2sd.engine import Engine
+    from d2sd.folders.loading import with_drafter
+    from d2sd.replay.recorded import Replay
+
     path = Path(arguments.texts[0]) / RESULTS if arguments.prompts else None
     outcomes = _read_outcomes(path)
     written = digest_of([[trace.prefill and trace.prefill.prompt_token_ids, trace.token_ids] for trace in traces])
@@ -251,7 +260,7 @@ def _replays(
                 names.append(f"second drafter {loaded['second_drafter']}")
             costs = engine.costs(setting.config).to_dict() if setting.config.decides and machine is None else None
             weights = str(engine.parts.get(used, {}).get("weights", ""))
-            rows.append(Row(key, ", ".join(names), outcomes[key], weights, _step(source), costs))
+            rows.append(Row(key, ", ".join(names), outcomes[key], weights, training_step(source), costs))
         yield rows, refused
 
 

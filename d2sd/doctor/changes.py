@@ -23,7 +23,8 @@ from torch import Tensor, nn
 
 from d2sd.doctor.settings import set_keys
 from d2sd.errors import InputError, first_line
-from d2sd.folders.checks import Check, own_name, published_config
+from d2sd.folders.checks import Check, own_name
+from d2sd.folders.configs import published_config
 from d2sd.folders.weights import read_weights, weight_files
 from d2sd.nets.layouts import Eagle3Form, Form
 from d2sd.replay.anchors import Drafter

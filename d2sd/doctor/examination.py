@@ -15,17 +15,19 @@ import torch
 from d2sd.bench.prompts import read_prompts
 from d2sd.calibration.replays import DraftingRun, TextWalk
 from d2sd.config import DecodeConfig
+from d2sd.doctor.asked import PROMPTS, Asked
 from d2sd.doctor.changes import Variant, write_changed
 from d2sd.doctor.diagnosis import diagnose, folder_fault, proved
 from d2sd.doctor.evidence import is_unusable, repeated_share, surprise, weight_remarks
 from d2sd.doctor.exchange import RESTORED, RUNS, compared, exchange
-from d2sd.doctor.findings import Asked, Failure, Findings
+from d2sd.doctor.findings import Failure, Findings
 from d2sd.doctor.probes import TemplateTrial, Trial, probe, templates
 from d2sd.doctor.settings import settings_of
 from d2sd.doctor.variants import variants
 from d2sd.engine import Engine
 from d2sd.errors import InputError, error_line
-from d2sd.folders.checks import Check, check_drafter_folder, published_config
+from d2sd.folders.checks import Check, check_drafter_folder
+from d2sd.folders.configs import check_reachable, published_config
 from d2sd.folders.fingerprint import changes_since
 from d2sd.folders.loading import load_alone, with_drafter
 from d2sd.folders.weights import read_weights, weight_files
@@ -36,10 +38,8 @@ from d2sd.replay.recorded import Text, with_features
 from d2sd.train.settings import RegenerateConfig
 from d2sd.train.text import respond_to
 
-PROMPTS = 30  # default number of prompts
 TOKENS = 80  # generated per prompt
 BATCH = 10  # prompts per batch
-VISIBLE = 2  # tokens after the anchor that a VP-Drafter is shown
 CLEAR_GAIN = 0.05  # if a further change gains at least this share, one change alone does not undo the fault
 DRAFTS = 0.2  # acceptance at position 1 that a mended drafter must reach if its α was not measured
 
@@ -91,16 +91,6 @@ def examine(
     asked = Asked(drafter, texts, chat, thinking, 0, expected, reference, dtype, target=target)
     check_reachable(drafter, reference)
     return Examination(asked, load_alone(target, dtype, device).target).run()
-
-
-def check_reachable(*drafters: str | None) -> None:
-    """Raises ``InputError`` if a drafter is neither a folder nor a hub id that can be read."""
-    for drafter in filter(None, drafters):
-        try:
-            if not Path(drafter).is_dir():
-                published_config(drafter)
-        except Exception as error:
-            raise InputError(f"cannot load the drafter {drafter}: {_reason(error)}") from None
 
 
 def _reason(error: Exception) -> str:

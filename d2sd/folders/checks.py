@@ -9,7 +9,6 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -18,15 +17,15 @@ from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedConfig, Qwen3Config
+from transformers import Qwen3Config
 
 from d2sd.errors import InputError, first_line
-from d2sd.folders.store import check_place, hub_answers
+from d2sd.folders.configs import drafter_form
 from d2sd.folders.weights import read_weights, tensor_shapes, weight_files
 from d2sd.nets.config_checks import Shapes, wrong_shapes
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.eagle3 import Eagle3DraftModel
-from d2sd.nets.layouts import DrafterForm, Eagle3Form, Form, is_eagle3, read_eagle3, read_form
+from d2sd.nets.layouts import DrafterForm, Eagle3Form, Form
 from d2sd.nets.models import late_taps, misfit
 from d2sd.nets.target import Target
 from d2sd.nets.types import layer_kinds
@@ -98,52 +97,6 @@ def check_drafter_folder(source: str, target: Target, second: bool = False) -> l
             yield from tensor_checks(files, form)
 
     return list(until_error(checks()))
-
-
-def published_config(source: str, **options: Any) -> dict[str, Any]:
-    """Returns the content of ``config.json`` of a folder or hub id. Raises ``InputError`` if it is missing or not a JSON object.
-
-    options: arguments of transformers' ``get_config_dict``, such as ``gguf_file``.
-    """
-    check_place(source)
-    from_cache = not Path(source).exists() and not hub_answers()
-    config: Any = PreTrainedConfig.get_config_dict(source, local_files_only=from_cache, **options)[0]
-    if not isinstance(config, dict):
-        raise InputError("its config.json is not a JSON object")
-    return config
-
-
-def drafter_form(source: str, target: Any = None) -> Form:
-    """Returns a drafter's kind, sizes and settings, read from its config.
-
-    source: folder or hub id of the drafter.
-    target: the target's text config, which is needed for an EAGLE-3 drafter. None: an EAGLE-3 drafter is refused.
-
-    Raises ``InputError`` if the config is wrong, incomplete or unsupported.
-    """
-    raw = published_config(source)
-    return read_form(raw) if target is None or not is_eagle3(raw) else read_eagle3(raw, target.num_hidden_layers)
-
-
-@contextmanager
-def named_errors(source: str) -> Iterator[None]:
-    """Context in which any exception becomes an ``InputError`` that names the drafter."""
-    try:
-        yield
-    except Exception as error:
-        raise InputError(f"cannot load the drafter {source}: {first_line(error, 600)}") from error
-
-
-def drafter_kind(source: str) -> Literal["first", "second", "eagle3"]:
-    """Returns the kind of the drafter in a folder or hub id: a first or second block drafter, or EAGLE-3.
-
-    Raises ``InputError`` if its config is wrong, incomplete or unsupported. What depends on the target is not checked.
-    """
-    with named_errors(source):
-        config = published_config(source)
-        if is_eagle3(config):
-            return "eagle3"
-        return "second" if read_form(config).second_role else "first"
 
 
 def network(form: Form, stored: Collection[str] = ()) -> Any:

@@ -30,16 +30,13 @@ from transformers.utils.quantization_config import Mxfp4Config
 from d2sd.errors import InputError, first_line
 from d2sd.folders.checks import (
     MAPS,
-    drafter_form,
-    drafter_kind,
-    named_errors,
     network,
     own_name,
-    published_config,
     target_checks,
     tensor_checks,
 )
-from d2sd.folders.model_sets import ModelSet, resolve, short_name, target_folder
+from d2sd.folders.configs import drafter_form, named_errors, published_config
+from d2sd.folders.model_sets import ModelSet, check_models, check_role, resolve, short_name, target_folder
 from d2sd.folders.weights import read_weights, tensor_shapes, weight_files
 from d2sd.nets.config_checks import check_config, check_finite, check_shapes, check_token_ids
 from d2sd.nets.dtypes import DTYPES, can_mix, mixes_by_default
@@ -62,7 +59,6 @@ from d2sd.nets.types import (
 
 log = logging.getLogger(__name__)
 GGUF_TYPES = ("llama", "qwen2", "qwen3", "gemma3", "gemma3_text")  # types covered by tests
-DEVICES = ("cpu", "cuda")  # devices covered by tests
 SAFE = {"trust_remote_code": False}  # code of a folder is never run, and the user is not asked
 # While transformers builds a model, torch's default dtype of the whole process is the model's dtype. Two concurrent builds could
 # leave the default changed, and modules that another thread builds meanwhile would get the wrong dtype.
@@ -78,6 +74,7 @@ def load_models(models: ModelSet, device: str | None = None, load_in_8bit: bool 
 
     Raises ``InputError`` if something is missing or broken, or if parts do not fit together.
     """
+    check_models(models, device=device)
     device = _check_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if load_in_8bit:
         if find_spec("bitsandbytes") is None:
@@ -85,10 +82,6 @@ def load_models(models: ModelSet, device: str | None = None, load_in_8bit: bool 
         if not torch.cuda.is_available():
             raise InputError("8-bit weights need a CUDA GPU, and this machine has none; leave out --load-in-8bit")
     drafters = {part: source for part in ("eagle3", "first", "second") if (source := getattr(models, part)) is not None}
-    for part, source in drafters.items():  # before the target, since loading the target may take long
-        _check_kind(part, source)
-    if models.draft_model is not None:
-        target_folder(models.draft_model)
     dtype = DTYPES[models.dtype or "float32"]
     target = load_target(models.target, dtype, device, load_in_8bit)
     target.mixed = _mixes(target, models.dtype)
@@ -114,7 +107,7 @@ def with_drafter(models: Models, source: str, dtype: str | None = None, second: 
     Raises ``InputError`` if the drafter cannot be loaded, does not fit the target, or is EAGLE-3 and ``second`` is True.
     """
     part = "second" if second else "first"
-    _check_kind(part, source)
+    check_role(part, source)
     return _with_drafters(models, {part: source}, dtype)
 
 
@@ -124,16 +117,6 @@ def _with_drafters(models: Models, sources: Mapping[str, str], dtype: str | None
         net = load_drafter(source, DTYPES[dtype or "float32"], str(models.target.device), models.target)
         nets |= {part: None, "eagle3": net} if isinstance(net, Eagle3DraftModel) else {part: net}
     return replace(models, **nets)
-
-
-def _check_kind(part: str, source: str) -> None:
-    is_eagle3 = drafter_kind(source) == "eagle3"
-    if part == "second" and is_eagle3:
-        raise InputError(
-            f"{source} is an EAGLE-3 drafter, which drafts alone; only block drafters can be the second drafter"
-        )
-    if part == "eagle3" and not is_eagle3:
-        raise InputError(f"{source} holds no EAGLE-3 drafter; give a block drafter with --drafter")
 
 
 def _mixes(target: Target, dtype: str | None) -> bool:
@@ -242,14 +225,10 @@ def widened_experts(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_device(device: str) -> str:
-    """Returns the device. Raises ``InputError`` if it is neither a CPU nor a CUDA GPU of this machine."""
+    """Returns the device. Raises ``InputError`` if this machine does not have it."""
     if device == "auto":
         return device
     try:
-        if torch.device(device).type not in DEVICES:
-            raise InputError(
-                f"device {device!r} is not supported: losslessness was never tested on it; choose cpu or cuda"
-            )
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         if device.startswith("cuda") and not torch.cuda.is_available():

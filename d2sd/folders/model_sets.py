@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from d2sd.__about__ import HOME
+from d2sd.config import DTYPE_NAMES, DecodeConfig, check_choice, check_device
 from d2sd.errors import InputError
-from d2sd.folders.checks import drafter_kind
+from d2sd.folders.configs import check_template, drafter_kind, named_errors, published_config
 from d2sd.folders.store import REMOTE, check_place, downloaded
-from d2sd.nets.dtypes import DTYPES
+from d2sd.methods import METHODS
 
 BUNDLED = HOME / "assets" / "models"
 # part of a ``ModelSet`` → its folder in the folder of the set
@@ -27,7 +28,7 @@ class ModelSet:
     first: first drafter. If this is an EAGLE-3 drafter, it counts as ``eagle3``.
     second: second drafter, a VP-Drafter.
     draft_model: a small causal LM with the target's vocabulary.
-    dtype: one of ``d2sd.nets.dtypes.DTYPES``; None means mixed if the target has at least 50 million parameters and runs on a CPU
+    dtype: one of ``d2sd.config.DTYPE_NAMES``; None means mixed if the target has at least 50 million parameters and runs on a CPU
         that supports mixed, else float32.
     source: where the set comes from: "bundled" (its target may have to be downloaded), "published" on the hub, an entry of the
         page's "list", named by the "user", or "unknown" if there are no models with the name that the user gave.
@@ -74,13 +75,74 @@ def resolve(
 
     Raises ``InputError`` if there is no such set or dtype, or if the drafter's config is wrong.
     """
-    if dtype and dtype not in DTYPES:
-        raise InputError(f"unknown dtype {dtype!r}; choose one of: {', '.join(DTYPES)}")
+    if dtype:
+        check_choice("dtype", dtype, DTYPE_NAMES)
     models = _named(name) if target is None else ModelSet(short_name(target), target)
     given: dict[str, Any] = {"second": second_drafter, "draft_model": draft_model, "dtype": dtype}
     if drafter is not None:
         given["eagle3" if drafter_kind(drafter) == "eagle3" else "first"] = drafter
     return replace(models, **{part: value for part, value in given.items() if value is not None})
+
+
+def check_models(models: ModelSet, *configs: DecodeConfig, device: str | None = None) -> None:
+    """Raises ``InputError`` for faults that can be found without loading models. Only for hub ids, torch is imported.
+
+    These are unsupported devices, missing folders, targets without a readable ``config.json``, and drafters with a wrong one.
+
+    configs: settings of generations. It is a fault if a model or the chat template that one of them needs is missing.
+    device: as for ``d2sd.load``.
+    """
+    if device is not None:
+        check_device(device)
+    target = target_folder(models.target)
+    for folder in (target, target_folder(models.draft_model or target)):
+        if Path(folder).is_dir():
+            with named_errors(folder, "target"):
+                published_config(folder)
+    for part in ("second", "eagle3", "first"):
+        if (source := getattr(models, part)) and check_role(part, source) == "eagle3" != part:
+            models = replace(models, first=None, eagle3=source)
+    for config in configs:
+        if reason := obstacle(models, config.method):
+            raise InputError(reason)
+        if config.chat:
+            check_template(target, short_name(target))
+
+
+def check_role(part: str, source: str) -> str:
+    """Returns the kind of a drafter, as ``drafter_kind``. Raises ``InputError`` if it cannot be this part of a ``ModelSet``."""
+    kind = drafter_kind(source)
+    if part == "second" and kind == "eagle3":
+        raise InputError(
+            f"{source} is an EAGLE-3 drafter, which drafts alone; only block drafters can be the second drafter"
+        )
+    if part == "eagle3" != kind:
+        raise InputError(f"{source} holds no EAGLE-3 drafter; give a block drafter with --drafter")
+    return kind
+
+
+def obstacle(models: Any, method: str) -> str | None:
+    """Returns the reason why models cannot run a method, as a sentence; None if they can.
+
+    models: a ``ModelSet``, or the loaded ``Models``.
+    method: id of the method.
+    """
+    wanted = METHODS[method]
+    needs = (
+        (wanted.draft_model, models.draft_model, "a draft model", "--draft-model", "another method"),
+        (wanted.eagle3, models.eagle3, "an EAGLE-3 drafter", "--drafter", "another method"),
+        (wanted.first_drafter, models.first, "a drafter", "--drafter", "method autoregressive"),
+        (wanted.second_drafter == "vp", models.second, "a VP-Drafter", "--second-drafter", "method dflash_twice"),
+    )
+    for needed, there, what, option, instead in needs:
+        if needed and there is None:
+            if what == "a drafter" and models.eagle3 is not None:
+                return f"method {method!r} needs a block drafter, but the drafter of {models.name} is an EAGLE-3 drafter; use method eagle3"
+            return (
+                f"method {method!r} needs {what}, which {models.name} does not have; load models that have one (or add one on the "
+                f"command line with {option}), or use {instead}"
+            )
+    return None
 
 
 def _named(name: str) -> ModelSet:
@@ -142,10 +204,8 @@ def target_folder(source: str) -> str:
         return str(folder)
     if source in presets():
         return _named(source).target
-    try:
+    with named_errors(source, "target"):
         check_place(source)
-    except InputError as error:
-        raise InputError(f"cannot load the target {source}: {error}") from None
     return source
 
 

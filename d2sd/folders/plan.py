@@ -8,7 +8,8 @@ from typing import Any
 
 from torch import nn
 
-from d2sd.folders.checks import Check, drafter_form, network, published_config, target_checks, until_error
+from d2sd.folders.checks import Check, network, target_checks, until_error
+from d2sd.folders.configs import drafter_form, published_config
 from d2sd.folders.loading import supported_config, target_network
 from d2sd.folders.model_sets import target_folder
 from d2sd.nets.passes import row_shape

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from itertools import chain
 from math import inf, isfinite, prod
-from typing import Any
-
-import torch
-from torch import Tensor, nn
-from transformers.activations import ACT2FN
-from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
-from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING
+from typing import TYPE_CHECKING, Any
 
 from d2sd.errors import InputError
 from d2sd.methods.base import MAX_BLOCK
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 Raw = Mapping[str, Any]  # a JSON object
 Shapes = Mapping[str, tuple[int, ...]]  # of tensors, by name
@@ -50,7 +48,6 @@ HARMLESS = (  # options that may be true: they do not affect the output
     "use_cache", "return_dict", "tie_weights", "gradient_checkpointing", "scale_loss", "embed_requires_grad", "enable_sp_ulysses",
 )  # fmt: skip
 ROPES = ("rope_parameters", "rope_scaling")
-ROPE_TYPES = sorted({"default", *ROPE_INIT_FUNCTIONS})
 ENGINES = "vLLM or SGLang"  # engines that may run drafters that are refused here
 # Unsupported kinds of drafters: pattern of key=value in a config → description, and engine that may run it
 UNSUPPORTED = {
@@ -72,23 +69,29 @@ def check_config(config: Raw, supported: Sequence[str]) -> None:
     kind = config.get("model_type")
     require(kind in supported, f"its model_type is {short(kind)}; it must be {' or '.join(supported)}")
     check_values(config)
-    act = config.get("hidden_act", "silu")
-    require(act in list(ACT2FN), f"its hidden_act {short(act)} is unknown")
     _check_heads(config)
     kinds, layers = config.get("layer_types"), config.get("num_hidden_layers")
     fit = kinds is None or (isinstance(kinds, list) and layers in (None, len(kinds)))
     require(fit, f"its layer_types must be a list with one entry for each of its {layers} layers")
-    for name in ROPES:
-        rope = object_at(config, name)
-        kind = rope.get("rope_type", rope.get("type", "default"))
-        require(kind in ROPE_TYPES, f"its {name} has the unknown type {short(kind)}; known types: {', '.join(ROPE_TYPES)}")  # fmt: skip
-        check_values(rope, f"{name}.")
     if (vocabulary := config.get("vocab_size")) is not None:
         check_token_ids(config.get("eos_token_id"), vocabulary, "eos_token_id")
+    if (act := config.get("hidden_act", "silu")) != "silu":
+        require(act in _names("activations", "ACT2FN"), f"its hidden_act {short(act)} is unknown")
+    for name in ROPES:
+        rope = object_at(config, name)
+        if (kind := rope.get("rope_type", rope.get("type", "default"))) != "default":
+            known = ["default", *_names("modeling_rope_utils", "ROPE_INIT_FUNCTIONS")]
+            require(kind in known, f"its {name} has the unknown type {short(kind)}; known types: {', '.join(known)}")
+        check_values(rope, f"{name}.")
     if (method := config.get("quantization_config")) is not None:
         method = method.get("quant_method") if isinstance(method, Mapping) else method
-        known_method = method in list(AUTO_QUANTIZER_MAPPING)
-        require(known_method, f"its quantization_config names the unknown method {short(method)}")
+        known = _names("quantizers.auto", "AUTO_QUANTIZER_MAPPING")
+        require(method in known, f"its quantization_config names the unknown method {short(method)}")
+
+
+def _names(module: str, table: str) -> list[str]:
+    """Returns the names in one of transformers' tables. The import takes seconds, so common values are not looked up."""
+    return sorted(getattr(import_module(f"transformers.{module}"), table))
 
 
 def check_values(part: Raw, where: str = "") -> None:
@@ -147,6 +150,11 @@ def object_at(config: Raw, path: str) -> Raw:
 def require(ok: bool, sentence: str) -> None:
     if not ok:
         raise InputError(sentence)
+
+
+def require_template(template: object, name: str) -> None:
+    """Raises ``InputError`` if a tokenizer has no chat template. name: the model's name."""
+    require(bool(template), f"{name} has no chat template; give the prompt without one")
 
 
 def short(value: Any) -> str:
@@ -223,4 +231,4 @@ def check_finite(model: nn.Module) -> None:
 def is_finite(tensor: Tensor) -> bool:
     """Returns whether all values are finite. It returns True for tensors on the device "meta", for integers and for 8-bit floats."""
     real = not tensor.is_meta and tensor.is_floating_point() and tensor.element_size() > 1
-    return not real or bool(torch.isfinite(tensor).all())
+    return not real or bool(tensor.isfinite().all())

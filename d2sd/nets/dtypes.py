@@ -21,12 +21,9 @@ import torch
 from torch import Tensor, nn
 from torch.jit._script import RecursiveScriptClass
 
-DTYPES = {
-    "float32": torch.float32,
-    "mixed": torch.float32,
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-}
+from d2sd.config import DTYPE_NAMES
+
+DTYPES = {name: getattr(torch, "float32" if name == "mixed" else name) for name in DTYPE_NAMES}
 SIXTEEN_BITS = ("bfloat16", "float16")
 NEAR_TIES = (
     "In float32 and mixed precision, every method writes the same text as plain decoding, except after a tie within float32's "

@@ -15,13 +15,14 @@ import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from d2sd.__about__ import on_zero_gpu
+from d2sd.config import PASSES, check_choice
 from d2sd.errors import InputError
 from d2sd.nets.attention import Backend, make_backend
 from d2sd.nets.caches import KeyValueCache
@@ -128,7 +129,6 @@ def padded_tree(tree: TokenTree, rows: int) -> tuple[np.ndarray, np.ndarray, np.
 
 
 Mode = Literal["eager", "padded", "captured"]
-MODES = ("auto", *get_args(Mode))
 MAX_CAPTURED = 96  # graphs; each combination of settings and prefix length needs a few
 log = logging.getLogger(__name__)
 
@@ -141,8 +141,7 @@ def choose_mode(mode: str, device: torch.device, capturable: bool, fixable: bool
 
     Raises ``InputError`` if the mode is unknown or not possible.
     """
-    if mode not in MODES:
-        raise InputError(f"unknown kind of passes {mode!r}; choose one of: {', '.join(MODES)}")
+    check_choice("kind of passes", mode, PASSES)
     possible = device.type == "cuda" and capturable and not on_zero_gpu()
     if mode == "captured" and not possible:
         raise InputError(

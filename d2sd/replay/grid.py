@@ -15,8 +15,9 @@ from d2sd.costs.runs import recording_machine
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
+from d2sd.replay.outcomes import ReplayOutcome, recorded_config
 from d2sd.replay.questions import check_same_weights
-from d2sd.replay.recorded import Replay, ReplayOutcome, recorded_config
+from d2sd.replay.recorded import Replay
 from d2sd.trace.events import Baseline
 from d2sd.trace.trace import Trace
 

@@ -15,7 +15,8 @@ from d2sd.decoding.inspection import describe_draft
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
-from d2sd.replay.recorded import Replay, check_fits, recorded_config
+from d2sd.replay.outcomes import recorded_config
+from d2sd.replay.recorded import Replay, check_fits
 from d2sd.trace.events import Draft, StepDone
 from d2sd.trace.metrics import weights_of
 from d2sd.trace.text import encodable

@@ -10,7 +10,8 @@ from d2sd.calibration.resampling import Estimate
 from d2sd.calibration.text import count, signed_decimal, with_interval
 from d2sd.engine import Engine
 from d2sd.errors import InputError
-from d2sd.replay.recorded import Replay, ReplayOutcome, recorded_config
+from d2sd.replay.outcomes import ReplayOutcome, recorded_config
+from d2sd.replay.recorded import Replay
 from d2sd.trace.trace import Trace
 
 HEAD = "| second drafts start | tokens per step | difference |\n| --- | ---: | ---: |\n"

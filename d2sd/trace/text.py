@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, TextIO
 
 BROKEN = "\ufffd"
@@ -81,6 +82,16 @@ def printable(text: str) -> str:
 def escaped(text: str) -> str:
     """Returns the text on one line, with invisible characters escaped (``\\x1b``, ``\\u202e``); safe for a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def replace_unencodable() -> None:
+    """Makes stdout and stderr write ``?`` for each character that their encoding lacks, such as cp1252 in redirects on Windows.
+
+    One character for one keeps tables aligned.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError):  # streams that replace the standard ones may lack the method
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
 
 
 def visible(text: str, most: int = 24) -> str:

@@ -16,8 +16,9 @@ from d2sd.errors import InputError
 from d2sd.nets.models import Models
 from d2sd.nets.target import Target
 from d2sd.replay.recorded import Replay, Text
+from d2sd.train.files import read_jsonl
 from d2sd.train.settings import RegenerateConfig
-from d2sd.train.text import read_jsonl, respond_to
+from d2sd.train.text import respond_to
 
 HELD_OUT_TOKENS = 128  # maximum tokens of an answer
 
@@ -60,8 +61,6 @@ class HeldOut:
 
         Raises ``InputError`` if the file cannot be read, or if no answer can be used.
         """
-        if not path.is_file():
-            raise InputError(f"there is no prompt file {path}")
         weights = {id(w): w for w in (*model.parameters(), *model.buffers())}
         target = Target(copy.deepcopy(model, weights), tokenizer, "target")
         engine, config = Engine(Models(target)), DecodeConfig("autoregressive", HELD_OUT_TOKENS, chat=chat)

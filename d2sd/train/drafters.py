@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from d2sd.errors import InputError, first_line
-from d2sd.folders.checks import published_config
+from d2sd.folders.configs import published_config
 from d2sd.folders.fingerprint import fingerprint, write_fingerprint
 from d2sd.folders.loading import supported_config, widened_experts
 from d2sd.folders.model_sets import target_folder

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 import shutil
 import signal
 import sys
@@ -21,7 +20,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import orjson
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -267,7 +265,7 @@ class Float32Muon(torch.optim.Optimizer):
 def truncate_metrics(path: Path, step: int) -> None:
     """Removes an unfinished last line, and the lines of steps after ``step``. A killed run may have left such lines."""
     if path.exists():
-        whole = (line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n"))
+        whole = (line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n"))
         write_whole(path, "".join(line for line in whole if json.loads(line)["step"] <= step))
 
 
@@ -290,7 +288,7 @@ def save_checkpoint(
         fresh.mkdir()
         save_file(weights, fresh / "weights.safetensors")
         save_file(state, fresh / "optimizer.safetensors")
-        (fresh / "state.json").write_text(json.dumps(done))
+        (fresh / "state.json").write_text(json.dumps(done), encoding="utf-8")
         shutil.rmtree(old, ignore_errors=True)
         if final.exists():
             final.rename(old)
@@ -317,7 +315,7 @@ def load_checkpoint(
         (out / "checkpoint.old").rename(folder)
     if not folder.exists():
         return {}
-    state: dict[str, Any] = json.loads((folder / "state.json").read_text())
+    state: dict[str, Any] = json.loads((folder / "state.json").read_bytes())
     before, now = state.get("identity", {}), json.loads(json.dumps(identity))
     further = before.get("steps", 0) < now.get("steps", 0)
     changed = sorted(k for k in {*before, *now} if before.get(k) != now.get(k) and not (k == "steps" and further))
@@ -354,23 +352,3 @@ def _state_of(optimizers: list[Any], parameter: nn.Parameter) -> dict[str, Any]:
 
 def digest(rows: Tensor) -> str:
     return hashlib.sha256(rows.numpy().tobytes()).hexdigest()[:16]
-
-
-def training_step(folder: Path) -> int | None:
-    """Returns the number of training steps of a drafter; None if unknown.
-
-    It is unknown for the newest drafter of an unfinished run, since training goes on after each save.
-
-    folder: folder that a training run wrote.
-    """
-    if saved := re.fullmatch(r"step-(\d+)", folder.name):
-        return int(saved[1])
-    try:
-        state = json.loads((folder / "checkpoint" / "state.json").read_text())
-        return int(state["step"]) if state["step"] == state["identity"]["steps"] else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def digest_of(value: Any) -> str:
-    return hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]

@@ -37,6 +37,7 @@ from d2sd.train.block_drafters import mask_id, save_drafter
 from d2sd.train.drafters import save_marked
 from d2sd.train.eagle3 import train_eagle3
 from d2sd.train.features import batch_of, feature_bytes
+from d2sd.train.files import digest_of
 from d2sd.train.joint import (
     ANCHORS,
     BETA,
@@ -49,7 +50,7 @@ from d2sd.train.joint import (
     new_pair,
     taps_of,
 )
-from d2sd.train.loop import digest, digest_of, train
+from d2sd.train.loop import digest, train
 from d2sd.train.plan import (
     ENDING,
     FEWEST_TEXTS,
@@ -110,7 +111,7 @@ class State:
         self._running: tuple[str, float] | None = None
         self._kept = -math.inf  # time of the last write
         if path.exists():
-            kept = json.loads(path.read_text())
+            kept = json.loads(path.read_bytes())
             same = kept["identity"] == self._identity
             if not same and kept["done"]:
                 raise InputError(f"{path.parent} was made with other settings, prompts or minutes; give the same ones to resume, or name another folder")  # fmt: skip
@@ -421,14 +422,14 @@ class PairRun:
     @property
     def curve(self) -> list[dict[str, float]]:
         """The logged rows of training in which α was measured."""
-        logged = map(json.loads, (self._out / "training" / "metrics.jsonl").read_text().splitlines())
+        logged = map(json.loads, (self._out / "training" / "metrics.jsonl").read_bytes().splitlines())
         return [row for row in logged if "held_out_acceptance_length" in row]
 
     def write_card(self, temperature: Temperature) -> None:
         """Writes the model card."""
         settings, target, data, drafter, plan = self._settings, self.target, self.data, self.first, self.plan
         form, curve, used = drafter.form, self.curve, self._state.used
-        checkpoint = json.loads((self._out / "training" / "checkpoint" / "state.json").read_text())
+        checkpoint = json.loads((self._out / "training" / "checkpoint" / "state.json").read_bytes())
         rows = int(checkpoint["rows"])
         device = (
             torch.cuda.get_device_name(target.device)

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from d2sd.errors import InputError
+from d2sd.folders.configs import drafter_kind
+from d2sd.train.files import read_jsonl
 
 PRECISIONS = ("auto", "float32", "bfloat16")
 Clock = Callable[[], float]  # returns the time in seconds
@@ -148,6 +150,10 @@ class DrafterTraining:
             raise InputError(
                 f"there is no response file {self.responses}; write one with `python -m d2sd train regenerate`"
             )
+        # the first rows now, so that another kind of file is refused before models are loaded
+        next(read_jsonl(self.responses, "prompt_ids", "response_ids"), None)
+        if self.held_out is not None:
+            next(read_jsonl(self.held_out, "prompt"), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +185,8 @@ class BlockTraining(DrafterTraining):
         repeated = [option for option, value in determined.items() if value is not None]
         if self.start is not None and repeated:
             raise InputError(f"--start determines {', '.join(determined)}: leave out {', '.join(repeated)}")
+        if self.start is not None:
+            drafter_kind(str(self.start))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Training text: JSON lines, responses of the target, and questions written by a chat model."""
+"""Training text: responses of the target, and questions written by a chat model."""
 
 from __future__ import annotations
 
@@ -28,34 +28,16 @@ from d2sd.logs.serving import Server, served_model
 from d2sd.nets.dtypes import halve, mixes_by_default
 from d2sd.nets.target import Target, chat_ids
 from d2sd.nets.types import text_config
-from d2sd.trace.files import append_line, utf8_lines, write_whole, writing
+from d2sd.trace.files import append_line, write_whole, writing
 from d2sd.trace.text import progress
+from d2sd.train.files import check_turns, read_jsonl
 from d2sd.train.settings import RegenerateConfig
 from d2sd.train.writer import Stop, WriterRequest, write
 
-MAX_LINE = 4_000_000  # maximum characters of a line
 MARK = "\u2063question\u2063"  # placeholder for a user message; occurs in no chat template
 SHORTEST = 8  # minimum characters of a question
 
 Answer = Callable[[list[WriterRequest]], Iterator[tuple[WriterRequest, list[int]]]]
-
-
-def read_jsonl(path: Path, *fields: str) -> Iterator[dict[str, Any]]:
-    """Yields the rows of a JSONL file. Raises ``InputError``, naming the line, if a row is invalid or lacks one of ``fields``."""
-    with path.open("rb") as file:
-        for number, line in utf8_lines(file, path):
-            if not line.strip():
-                continue
-            if len(line) > MAX_LINE:
-                raise InputError(f"{path}, line {number}: longer than {MAX_LINE} characters")
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise InputError(f"{path}, line {number}: not JSON ({error.msg})") from None
-            missing = [f for f in fields if not isinstance(row, dict) or f not in row]
-            if missing:
-                raise InputError(f"{path}, line {number}: has no field {missing[0]!r}")
-            yield row
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +196,7 @@ def resumed_rows(out: Path, identity: dict[str, Any]) -> list[dict[str, Any]]:
     note, identity = out.with_name(out.name + ".settings.json"), json.loads(json.dumps(identity))
     written = out.read_bytes() if out.exists() else b""
     lines = [line for line in written.splitlines(keepends=True) if line.endswith(b"\n")]
-    if written and (not note.exists() or json.loads(note.read_text()) != identity):
+    if written and (not note.exists() or json.loads(note.read_bytes()) != identity):
         raise InputError(f"{out} was written with other settings or by another target; choose another file")
     write_whole(note, json.dumps(identity))
     with writing(out), out.open("ab") as f:
@@ -232,25 +214,6 @@ def respond_to(target: Target, prompts: Sequence[Sequence[int]], config: Regener
         )
     }
     return [responses[number] for number in range(len(prompts))]
-
-
-def read_conversations(path: Path) -> list[list[str]]:
-    """Returns, for each conversation in a JSONL file, the texts of the user's turns.
-
-    Raises ``InputError``, naming the row, if a row has no texts under ``prompt``, ``turns`` or ``messages``.
-    """
-    if not path.is_file():
-        raise InputError(f"there is no prompt file {path}")
-    conversations = []
-    for number, row in enumerate(read_jsonl(path), 1):
-        turns = row.get("turns", [row.get("prompt")]) if isinstance(row, dict) else []
-        if isinstance(row, dict) and isinstance(row.get("messages"), list):
-            turns = [m.get("content") for m in row["messages"] if isinstance(m, dict) and m.get("role") == "user"]
-        if not isinstance(turns, list) or not turns or not all(isinstance(t, str) for t in turns):
-            raise InputError(f"{path}, row {number}: needs a text under prompt, or texts under turns or messages")
-        if turns[0].strip():
-            conversations.append(turns)
-    return conversations
 
 
 def regenerate_responses(
@@ -273,8 +236,7 @@ def regenerate_responses(
 
     Raises ``InputError``, for example if ``config.max_new_tokens`` leaves no positions for a prompt.
     """
-    if not chat and any(len(turns) > 1 for turns in conversations):
-        raise InputError("conversations of several turns need the target's chat template; add --chat")
+    check_turns(conversations, chat)
     answer: Answer
     if server is None:
         writer = load_writer(target, dtype)

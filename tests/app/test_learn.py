@@ -12,7 +12,7 @@ import pytest
 from app import models, presets
 from app.learn.tab import tour
 from d2sd import METHODS, DecodeConfig, StepDone
-from d2sd.replay.recorded import recorded_config
+from d2sd.replay.outcomes import recorded_config
 from d2sd.trace.metrics import boundary_hit
 from d2sd.trace.run import OF_PAGE, RecordedRun
 from tests.scripts.node import chapters_of

@@ -7,15 +7,14 @@ from dataclasses import replace
 import pytest
 
 from d2sd import DecodeConfig, Engine, InputError, load
-from d2sd.bench.baselines import BASELINES, make_baselines, stock_twin
+from d2sd.bench.baselines import make_baselines, stock_twin
 from d2sd.bench.lossless import (
-    DEFAULT_MARGIN,
     run_check,
     tally,
     teacher_forced,
 )
 from d2sd.bench.runner import make_entry
-from d2sd.bench.settings import make_setting, runnable
+from d2sd.bench.settings import BASELINES, DEFAULT_MARGIN, make_setting, runnable
 from d2sd.nets.models import Models
 from d2sd.nets.target import ATTENTION
 

@@ -9,7 +9,8 @@ from itertools import count
 import pytest
 
 from d2sd.__main__ import main
-from d2sd.bench.timings import LAYERS, PROFILED, Floors, count_launches, random_engine
+from d2sd.bench.shapes import LAYERS
+from d2sd.bench.timings import PROFILED, Floors, count_launches, random_engine
 from d2sd.engine import Engine
 
 

@@ -107,7 +107,7 @@ def test_replay_allows_few_tokens_that_a_server_rounded_otherwise(bundled, monke
     assert Replay(bundled, traces[0]).others == 1
     with pytest.raises(InputError, match="token 4 of its output"):
         Replay(bundled, replace(traces[0], header={**traces[0].header, "method": "dflash"}))
-    monkeypatch.setattr("d2sd.cli.whatif.load_engine", lambda _: bundled)
+    monkeypatch.setattr("d2sd.cli.whatif.load_engine", lambda *_: bundled)
     assert any("2 of 64 tokens differ" in sentence for sentence in compared(traces)["reading"])
 
 

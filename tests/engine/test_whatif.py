@@ -11,8 +11,9 @@ from d2sd import METHODS, DecodeConfig, InputError, load, load_trace
 from d2sd.__main__ import main
 from d2sd.costs.machines import Curve, StageCosts
 from d2sd.folders.model_sets import BUNDLED
+from d2sd.replay.outcomes import recorded_config, recorded_outcome
 from d2sd.replay.questions import redraft
-from d2sd.replay.recorded import Replay, recorded_config, recorded_outcome
+from d2sd.replay.recorded import Replay
 from d2sd.replay.selection import replay_selections, selections_report
 
 TINY = BUNDLED / "tiny"

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from d2sd.bench.timings import SHAPES, Shape, random_engine
+from d2sd.bench.shapes import SHAPES, Shape
+from d2sd.bench.timings import random_engine
 from d2sd.config import DecodeConfig
 from d2sd.decoding.verifier import Verifier
 from d2sd.errors import InputError

@@ -10,8 +10,9 @@ import torch
 
 from d2sd import METHODS, DecodeConfig, load
 from d2sd.bench.baselines import stock_twin
-from d2sd.bench.lossless import DEFAULT_MARGIN, shortfalls, teacher_forced
+from d2sd.bench.lossless import shortfalls, teacher_forced
 from d2sd.bench.prompts import read_prompts
+from d2sd.bench.settings import DEFAULT_MARGIN
 
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA GPU", allow_module_level=True)

@@ -14,7 +14,7 @@ from d2sd.cli.board import checkpoints
 from d2sd.replay.recorded import Replay
 from d2sd.train.block_drafters import train_drafter
 from d2sd.train.eagle3 import train_eagle3
-from d2sd.train.loop import training_step
+from d2sd.train.files import training_step
 from d2sd.train.settings import BlockObjective, BlockTraining, Eagle3Objective, Eagle3Training, LoopConfig
 from tests.train.texts import prompt_of, rows, save_run
 

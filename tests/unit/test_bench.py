@@ -14,12 +14,11 @@ import pytest
 
 from d2sd import METHODS, DecodeConfig, InputError
 from d2sd.bench import prompts as prompts_of_hub
-from d2sd.bench.lossless import grid
 from d2sd.bench.presets import cost_aware_table
 from d2sd.bench.prompts import Prompt, read_prompts
 from d2sd.bench.report import interval, page, summarise, table
 from d2sd.bench.runner import BenchRun, Entry, run_bench, run_count
-from d2sd.bench.settings import parse_settings
+from d2sd.bench.settings import grid, parse_settings
 
 HARDWARE = {"device": "cpu", "dtype": "float32", "cpu": "a", "cores": 2, "threads": 2, "load_average": 0, "system": "b"}  # fmt: skip
 

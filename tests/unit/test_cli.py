@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import errno
 import gzip
+import io
 import json
 import os
 import re
@@ -29,9 +31,11 @@ from d2sd.trace.trace import TraceFile
 from d2sd.train import loop as checkpoint
 from d2sd.train.block_drafters import save_drafter
 from d2sd.train.drafters import save_marked
-from d2sd.train.text import read_conversations
+from d2sd.train.files import read_conversations
+from tests.unit.test_pasted_logs import VLLM
 
 ROOT = Path(__file__).parents[2]
+TINY = ROOT / "assets" / "models" / "tiny"
 OPENING = ROOT / "assets" / "traces" / "opening.jsonl.gz"
 KEYS = {
     "method", "model", "text", "prompt_token_ids", "token_ids", "stop_reason", "steps", "mean_acceptance_length",
@@ -310,3 +314,160 @@ def test_bad_arguments_are_refused_before_models_are_loaded(capfd, tmp_path, mon
     monkeypatch.setattr("d2sd.folders.loading.load_target", lambda *_: pytest.fail("a model was loaded"))
     assert main([a.format(tmp_path) for a in arguments]) == 2
     assert sentence in capfd.readouterr().err
+
+
+# Streams and files in other encodings.
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
+def test_output_replaces_characters_that_its_encoding_lacks(monkeypatch, tmp_path, encoding):
+    log = tmp_path / "server.log"
+    log.write_text(VLLM)
+    run = str(OPENING)
+
+    def printed(*words):
+        out = io.TextIOWrapper(io.BytesIO(), encoding)
+        monkeypatch.setattr(sys, "stdout", out)
+        assert main([*map(str, words)]) in (0, 3)
+        out.flush()
+        return out.buffer.getvalue()
+
+    for words in (
+        ("trace", "show", run), ("trace", "show", run, "--step", 2), ("trace", "stats", run), ("trace", "validate", run),
+        ("doctor", "--log", log), ("calibrate", "--traces", run), ("compare", "--a", run, "--b", run),
+    ):  # fmt: skip
+        printed(*words).decode(encoding)
+    assert b"?was (first)  ?sad (first)" in printed("trace", "show", run, "--step", 2)  # ␣
+    said = json.loads(printed("doctor", "--log", log, "--json").decode("utf-8"))
+    assert "α" in json.dumps(said, ensure_ascii=False)
+
+
+def in_locale(call):
+    """Whether a call reads or writes text in the encoding of the locale."""
+    name, options = ast.unparse(call.func), {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
+    modes = {arg.value for arg in call.args if isinstance(arg, ast.Constant)}
+    opens = (
+        name.endswith("open") and name != "tarfile.open" and (modes & {*"rwax"} or len(call.args) == (name == "open"))
+    )
+    writes = opens or name.endswith((".read_text", ".write_text")) or options.get("text") == "True"
+    return writes and "encoding" not in options
+
+
+def test_text_files_and_pipes_name_their_encoding():
+    paths = [*ROOT.glob("*.py"), *(path for top in ("d2sd", "app", "tools") for path in (ROOT / top).rglob("*.py"))]
+    for path in paths:
+        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        assert not [node.lineno for node in nodes if isinstance(node, ast.Call) and in_locale(node)], path
+
+
+# Command lines with a fault that is known without torch, and the sentence. {}: a folder with the files of ``faulty_files``.
+FAULTS = {
+    "generate --promt hi": "unknown option --promt; did you mean --prompt?",
+    "generate --method d2sd": "one of the arguments --prompt --prompt-file is required",
+    "generate --prompt=": "the prompt is empty",
+    "generate --prompt-file {}/long.txt": "the prompt has 200001 characters",
+    "generate --prompt x --temperature 9": "temperature must be between",
+    "generate --prompt x --method nosuch": "unknown method 'nosuch'",
+    "generate --prompt x --model nosuch": "unknown model 'nosuch'",
+    "generate --prompt x --model {}/set": "set/target: it has no config.json",
+    "generate --prompt x --target {}/nosuch/a": "there is no such folder",
+    "generate --prompt x --drafter {}/empty": "empty: it has no config.json",
+    "generate --prompt x --second-drafter {}/json": "config.json is not valid JSON",
+    "generate --prompt x --draft-model {}/empty": "empty: it has no config.json",
+    "generate --prompt x --dtype nosuch": "unknown dtype 'nosuch'",
+    "generate --prompt x --passes nosuch": "unknown kind of passes 'nosuch'",
+    "generate --prompt x --device gpu": "device 'gpu' is not supported",
+    "generate --prompt x --chat": "tiny/target has no chat template",
+    "generate --prompt x --target tiny --method dflash": "needs a drafter, which tiny does not have",
+    "bench --methods nosuch": "unknown method 'nosuch'",
+    "bench --methods d2sd --target tiny": "needs a drafter, which tiny does not have",
+    "bench --sweep nosuch=1": "'nosuch' is not one of",
+    "bench --gamma 2,x": "'2,x' is not a list of whole numbers",
+    "bench --baselines nosuch": "unknown baseline 'nosuch'",
+    "bench --repeats 0": "repeats must be at least 1",
+    "bench --prompts nosuch": "there is no prompt file nosuch",
+    "bench --model nosuch": "unknown model 'nosuch'",
+    "bench --check-lossless --temperature 1": "--check-lossless compares greedy texts",
+    "bench --check-lossless --methods nosuch": "unknown method 'nosuch'",
+    "bench gpu --shape nosuch": "unknown shape 'nosuch'",
+    "bench gpu --dtype nosuch": "unknown dtype 'nosuch'",
+    "bench cpu --context 1,2": "bench cpu takes one context",
+    "bench cpu --model nosuch": "unknown model 'nosuch'",
+    "calibrate --prompts {}/wrong.jsonl": "wrong.jsonl, line 1: not JSON",
+    "calibrate --model nosuch": "unknown model 'nosuch'",
+    "calibrate --chat": "tiny/target has no chat template",
+    "calibrate --traces {}/wrong.jsonl": "not valid JSON",
+    "whatif {}/empty": "contains no traces",
+    "whatif {trace} --methods nosuch": "unknown method 'nosuch'",
+    "whatif {trace} --sweep nosuch=1": "'nosuch' is not one of",
+    "whatif {trace} --drafter {tiny}/dflash {}/empty": "empty: it has no config.json",
+    "whatif {trace} --drafter {}/vp": "is a VP-Drafter, which drafts second",
+    "whatif {}/new --prompts nosuch": "there is no prompt file nosuch",
+    "whatif {}/new --prompts heldout --chat": "tiny/target has no chat template",
+    "board {}/empty": "contains no step-N folders",
+    "doctor tiny": "name a target and its drafter",
+    "doctor nosuch/a/b {tiny}/dflash": "there is no such folder",
+    "doctor tiny {}/nosuch": "there is no such folder",
+    "doctor tiny {tiny}/dflash --prompts nosuch": "there is no prompt file nosuch",
+    "doctor tiny {tiny}/dflash --expect 0.5": "the expected α is 0.5",
+    "doctor --log {}/nosuch": "cannot read",
+    "train regenerate --target tiny --prompts {}/wrong.jsonl --out {}/r": "wrong.jsonl, line 1: not JSON",
+    "train regenerate --target tiny --prompts {}/turns.jsonl --out {}/r": "add --chat",
+    "train regenerate --target tiny --prompts {}/turns.jsonl --out {}/r --chat": "tiny/target has no chat template",
+    "train pair --target {}/nosuch/a --out {}/pair": "there is no such folder",
+    "train pair --target tiny --out {}/pair --minutes 0": "minutes, layers",
+    "train dflash --target tiny --out {}/d --responses {}/nosuch": "there is no response file",
+    "train vp --target tiny --out {}/d --responses {}/turns.jsonl": "has no field 'prompt_ids'",
+    "train vp --target tiny --out {}/d --responses {}/responses.jsonl --start {}/empty": "empty: it has no config.json",
+    "train eagle3 --target tiny --out {}/d --responses {}/responses.jsonl --held-out {}/nosuch": "there is no prompt file",
+    "train eagle3 --target tiny --out {}/d --responses {}/responses.jsonl --steps 0": "steps, batch size",
+    "train recipe smollm2 --target {}/empty --out {}/r": "empty: it has no config.json",
+    "get nosuch": "there is no target 'nosuch' to get",
+    "trace show {trace} --step 999": "there is no step 999",
+    "trace record --from-server nosuch --engine vllm": "nosuch",
+    "app": "PORT must be a number from 1 to 65535, not 'abc'",
+}  # fmt: skip
+TORCHLESS = """
+import contextlib, io, json, sys
+from d2sd.__main__ import main
+
+def said(line):
+    err = io.StringIO()
+    with contextlib.redirect_stderr(err), contextlib.suppress(SystemExit):
+        return [main(line), err.getvalue()]
+    return [2, err.getvalue()]
+
+faults = {}
+for line in json.load(sys.stdin):
+    faults[str(line)] = said(line)
+    if heavy := {"torch", "transformers", "gradio"} & sys.modules.keys():
+        sys.exit(f"{line} imports {heavy}")
+print(json.dumps(faults))
+"""
+
+
+@pytest.fixture
+def faulty_files(tmp_path):
+    for folder in ("empty", "json", "set/target", "vp"):
+        (tmp_path / folder).mkdir(parents=True)
+    config = json.loads((TINY / "vp" / "config.json").read_text())
+    config["dflash_config"]["role"] = "second"
+    (tmp_path / "vp" / "config.json").write_text(json.dumps(config))
+    (tmp_path / "json" / "config.json").write_text("{")
+    (tmp_path / "long.txt").write_text("a" * 200_001)
+    (tmp_path / "wrong.jsonl").write_text("{")
+    (tmp_path / "turns.jsonl").write_text('{"turns": ["a", "b"]}')
+    (tmp_path / "responses.jsonl").write_text('{"prompt_ids": [1], "response_ids": [2, 3]}')
+    return tmp_path
+
+
+def test_faults_known_without_torch_are_found_before_torch_is_imported(faulty_files):
+    lines = [[word.format(faulty_files, trace=OPENING, tiny=TINY) for word in line.split()] for line in FAULTS]
+    command, environment = [sys.executable, "-c", TORCHLESS], os.environ | {"PORT": "abc", "GRADIO_SERVER_PORT": ""}
+    asked = json.dumps(lines)
+    done = subprocess.run(command, input=asked, env=environment, cwd=ROOT, capture_output=True, encoding="utf-8")
+    assert not done.returncode, done.stderr
+    for line, sentence, (status, said) in zip(lines, FAULTS.values(), json.loads(done.stdout).values(), strict=True):
+        assert (status, said.count("\n")) == (2, 1), (line, said)
+        assert said.startswith("error: "), line
+        assert sentence in said, line

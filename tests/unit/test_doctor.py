@@ -12,11 +12,12 @@ from d2sd.__main__ import main
 from d2sd.calibration.replays import DraftingRun, DraftPosition, TextWalk
 from d2sd.calibration.resampling import Estimate
 from d2sd.doctor import examination
+from d2sd.doctor.asked import Asked
 from d2sd.doctor.diagnosis import diagnose
 from d2sd.doctor.evidence import weight_remarks
 from d2sd.doctor.examination import Examination
 from d2sd.doctor.exchange import Exchange, Reference
-from d2sd.doctor.findings import Asked, Failure, Findings
+from d2sd.doctor.findings import Failure, Findings
 from d2sd.doctor.probes import TemplateTrial, Trial
 from d2sd.doctor.report import doctor_report
 from d2sd.doctor.variants import variants

@@ -14,7 +14,7 @@ from d2sd.calibration.replays import DraftingRun, TextWalk
 from d2sd.doctor.changes import Variant
 from d2sd.doctor.exchange import _named, _parts, compared, exchange, exchanged, is_restored, minimal, relation
 from d2sd.doctor.settings import settings_of
-from d2sd.folders.checks import published_config
+from d2sd.folders.configs import published_config
 from d2sd.folders.loading import load_drafter
 from tools.breaking import TINY
 

@@ -12,8 +12,8 @@ from safetensors.torch import load_file, save_file
 from d2sd.__main__ import main
 from d2sd.cli.common import FAULT_NAMED
 from d2sd.doctor import examination
+from d2sd.doctor.asked import Asked
 from d2sd.doctor.examination import Examination
-from d2sd.doctor.findings import Asked
 from d2sd.errors import InputError
 from d2sd.folders.checks import check_drafter_folder
 from d2sd.folders.loading import load_drafter, with_drafter

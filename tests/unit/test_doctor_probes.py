@@ -20,7 +20,7 @@ from d2sd.doctor.settings import config_values, set_keys, settings_of, with_sett
 from d2sd.doctor.variants import mask_tokens, variants
 from d2sd.engine import Engine
 from d2sd.errors import InputError
-from d2sd.folders.checks import published_config
+from d2sd.folders.configs import published_config
 from d2sd.folders.loading import with_drafter
 from d2sd.nets.layouts import read_eagle3, read_form
 from d2sd.nets.models import Models

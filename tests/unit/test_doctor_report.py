@@ -14,8 +14,8 @@ from d2sd.__main__ import main
 from d2sd.bench.prompts import read_prompts
 from d2sd.cli.common import FAULT_NAMED
 from d2sd.doctor import Findings, changes, examination, examine
+from d2sd.doctor.asked import Asked
 from d2sd.doctor.examination import Examination
-from d2sd.doctor.findings import Asked
 from d2sd.doctor.report import doctor_report, plain_text
 from d2sd.doctor.variants import variants
 from d2sd.engine import Engine

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import d2sd
+from d2sd.__main__ import COMMANDS
 
 ROOT = Path(d2sd.__file__).parent
 # From top to bottom. Packages on the same line do not import each other.
@@ -101,8 +102,9 @@ def test_imports_have_no_cycles(found):
     assert not below
 
 
-def test_light_packages_import_without_torch():
+def test_light_packages_and_commands_import_without_torch():
     names = [name for name in MODULES if name.split(".")[1] in ("config", "costs", "trace", "tree")]
+    names += [f"d2sd.cli.{command}" for command in COMMANDS]
     code = (
         f"import sys; sys.modules['torch'] = None; import {', '.join(names)}; assert 'transformers' not in sys.modules"
     )

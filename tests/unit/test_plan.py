@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from d2sd.folders import store
-from d2sd.folders.checks import network, published_config
+from d2sd.folders.checks import network
+from d2sd.folders.configs import published_config
 from d2sd.folders.loading import supported_config
 from d2sd.folders.plan import memory, plan
 from d2sd.nets.layouts import is_eagle3, read_eagle3, read_form

@@ -27,7 +27,7 @@ from app.session import History, Session
 from d2sd import METHODS, DecodeConfig, InputError
 from d2sd.figures.viewer import standalone_page
 from d2sd.folders.model_sets import BUNDLED
-from d2sd.replay.recorded import recorded_config
+from d2sd.replay.outcomes import recorded_config
 from d2sd.trace.graph import graph
 from tools.torture import material
 
@@ -169,10 +169,10 @@ def _break_and_run(rng: random.Random, folder: Path) -> None:
     weights = rng.choice(sorted(part.glob("*.safetensors")))
     if kind < 0.6:
         path = rng.choice(sorted(part.glob("*config.json")))
-        data = json.loads(path.read_text())
+        data = json.loads(path.read_bytes())
         number = rng.choice((0, -1, 1, 3, 7, 10**6, 10**12, 10**30, 0.5, float("nan"), "x", None, [], {}, True))
         material.change(rng, data, number if rng.random() < 0.7 else material.value(rng))
-        path.write_text(json.dumps(data))
+        path.write_text(json.dumps(data), encoding="utf-8")
     elif kind < 0.7:
         path = rng.choice([p for p in part.iterdir() if p.suffix == ".json"])
         raw = path.read_bytes()

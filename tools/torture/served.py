@@ -38,7 +38,7 @@ class Server:
     def __init__(self) -> None:
         self.log = tempfile.TemporaryFile()  # noqa: SIM115 (closed by close)
         command = [sys.executable, "-m", "tools.page_server", "16"]
-        self.process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True)  # fmt: skip
+        self.process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, encoding="utf-8")  # fmt: skip
         assert self.process.stdout
         self.address = self.process.stdout.readline().strip()
 
@@ -48,7 +48,7 @@ class Server:
 
     def megabytes(self) -> float:
         """Returns the resident memory of the process in MB."""
-        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+        for line in Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8").splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) / 1024
         return 0.0
