@@ -17,7 +17,7 @@ import transformers
 from accelerate import init_empty_weights
 from transformers import GenerationConfig
 
-from d2sd.bench.runner import BenchRun, Entry
+from d2sd.bench.runner import BenchRun, Entry, Row
 from d2sd.engine import MODEL_CHAIN, Engine
 from d2sd.errors import InputError
 from d2sd.nets.drafter import DFlashDraftModel
@@ -61,7 +61,7 @@ def make_baselines(
         raise InputError(f"unknown baseline {unknown[0]!r}; choose from: {', '.join(BASELINES)}, or all")
     made, left_out = [], {}
     for name in names:
-        label, options = f"transformers {name}", {}
+        label, options = f"transformers {name}", Row()
         try:
             if name.startswith("assistant"):
                 options = {"assistant_model": _draft_model(engine, fixed_length=name == "assistant_chain")}
@@ -80,17 +80,14 @@ class Generate:
     options: arguments of ``generate`` for speculation: ``assistant_model``, ``speculation_type``.
     """
 
-    def __init__(self, target: Target, twin: Any, max_new_tokens: int, options: dict[str, Any]):
-        self.target, self.twin = target, twin
-        speculation = {k: v for k, v in options.items() if k == "speculation_type"}
-        self.models = {k: v for k, v in options.items() if k not in speculation}
+    def __init__(self, target: Target, twin: Any, max_new_tokens: int, options: Row):
+        self.target, self.twin, self.options = target, twin, options
         ends = sorted(target.end_ids)
         self.config = GenerationConfig(
             do_sample=False,
             max_new_tokens=max_new_tokens,
             eos_token_id=ends or None,
             pad_token_id=ends[0] if ends else 0,
-            **speculation,
         )
 
     @torch.inference_mode()
@@ -100,7 +97,7 @@ class Generate:
         # position ids of the second pass, whose first row is the last token that prefill committed
         begins: list[Any] = []
 
-        def count(_: Any, __: Any, given: dict[str, Any], ___: Any) -> None:
+        def count(_: Any, __: Any, given: Row, ___: Any) -> None:
             if not passes and prompt.is_cuda:
                 torch.cuda.synchronize(prompt.device)
             passes.append(time.perf_counter())
@@ -111,7 +108,7 @@ class Generate:
         handle = self.twin.register_forward_hook(count, with_kwargs=True)
         try:
             out = self.twin.generate(
-                prompt, attention_mask=torch.ones_like(prompt), generation_config=copy.copy(self.config), **self.models
+                prompt, attention_mask=torch.ones_like(prompt), generation_config=copy.copy(self.config), **self.options
             )
             output = out[0, len(ids) :].tolist()
             ended = time.perf_counter()

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from d2sd.bench.runner import Entry
+from d2sd.bench.runner import Entry, Row
 from d2sd.bench.settings import BenchSetting, make_setting, uses
 from d2sd.config import DecodeConfig
 from d2sd.errors import InputError
@@ -158,7 +158,7 @@ def run_check(
         yield results
 
 
-def tally(results: Sequence[Result], labels: Sequence[str], margin: float | None) -> list[dict[str, Any]]:
+def tally(results: Sequence[Result], labels: Sequence[str], margin: float | None) -> list[Row]:
     """Returns one row per setting, with its number of identical texts, its first divergence, and whether it passed.
 
     labels: labels of the settings.

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from d2sd.bench.prompts import Prompt
 from d2sd.bench.settings import BenchSetting
@@ -15,6 +15,7 @@ from d2sd.engine import Engine
 from d2sd.trace.metrics import boundary_hit
 
 T = TypeVar("T")
+Row = dict[str, Any]  # figures by name
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,9 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from statistics import median
-from typing import Any
 
 import torch
 from msgspec import structs
@@ -23,6 +22,7 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile, record_function
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast, Qwen3Config
 
+from d2sd.bench.runner import Row
 from d2sd.config import DecodeConfig
 from d2sd.decoding.drafters import slots
 from d2sd.decoding.verifier import Verifier
@@ -39,10 +39,10 @@ from d2sd.tree.tree import TokenTree, path_tree
 WARM_UP = 3
 BANDWIDTH_BYTES = {"cuda": 1 << 30, "cpu": 1 << 26}
 COPIES = 10
-GPU_STAGES = ("first_draft", "second_draft", "tree", "verify", "commit")
 # fused: layers with merged weights and few kernels; plain: the layers as transformers runs them
 LAYERS = ("fused", "plain")
 PROFILED = 4  # number of profiled steps
+UNKNOWN: Sequence[float | None] = (None, None)
 LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch")
 
 
@@ -151,25 +151,25 @@ class Bench:
         """Returns how many seconds it takes to verify a tree, including the choice of tokens."""
         return median_times([partial(verify, self.run.verifier, tree)], self.repeats, self.device)[0]
 
-    def cycle(self) -> dict[str, Any]:
-        """Returns medians over cycles, by name: the seconds of each stage and of the whole cycle, and the number of verified nodes."""
-        rows: list[dict[str, float]] = []
+    def cycle(self) -> tuple[dict[str, float], int]:
+        """Returns the median milliseconds of each stage and of a whole cycle, by name, and the median number of verified nodes."""
+        seconds, nodes = list[dict[str, float]](), list[int]()
         for turn in range(WARM_UP + self.repeats):
             began = time.perf_counter()
             event = self.run.step()()
             if turn >= WARM_UP:
-                rows.append(
-                    {**structs.asdict(event.seconds), "cycle": time.perf_counter() - began, "nodes": len(event.nodes)}
-                )
-        return {name: median(row[name] for row in rows) for name in rows[0]}
+                seconds.append({**structs.asdict(event.seconds), "cycle": time.perf_counter() - began})
+                nodes.append(len(event.nodes))
+        times = {f"{name}_ms": 1e3 * median(one[name] for one in seconds) for name in seconds[0]}
+        return times, int(median(nodes))
 
-    def kernels(self) -> tuple[float, float] | None:
-        """Returns the numbers of kernels and of launches per step; None without a GPU. A launch starts one kernel or one CUDA graph.
+    def kernels(self) -> Sequence[float | None]:
+        """Returns the numbers of kernels and of launches per step; None for both without a GPU. A launch starts one kernel or one CUDA graph.
 
         To be called after ``cycle``, whose steps capture all passes.
         """
         if self.device.type != "cuda":
-            return None
+            return UNKNOWN
         with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
             for _ in range(PROFILED):
                 self.run.step()()
@@ -190,9 +190,7 @@ def count_launches(events: Iterable[tuple[str, str]]) -> tuple[float, float]:
 
 
 @torch.inference_mode()
-def context_row(
-    engine: Engine, config: DecodeConfig, context: int, floors: Floors, repeats: int, layers: str
-) -> dict[str, Any]:
+def context_row(engine: Engine, config: DecodeConfig, context: int, floors: Floors, repeats: int, layers: str) -> Row:
     """Returns the row of the main table for one context: times in milliseconds, number of nodes, and memory in gigabytes.
 
     Figures that need a GPU are None without one.
@@ -205,35 +203,36 @@ def context_row(
     if cuda:
         torch.cuda.reset_peak_memory_stats(device)
     plain = replace(config, method="autoregressive")
-    eager = Bench(engine, plain, context, "eager", repeats, layers).cycle()["cycle"]
-    captured = counts = None
+    eager = Bench(engine, plain, context, "eager", repeats, layers).cycle()[0]["cycle_ms"]
+    captured, counts = None, UNKNOWN
     if mode == "captured":
         bench = Bench(engine, plain, context, mode, repeats, layers)
-        measured = bench.cycle()
+        times, _ = bench.cycle()
         if bench.passes.mode == mode:  # differs if capture failed midway
-            captured, counts = measured["cycle"], bench.kernels()
+            captured, counts = times["cycle_ms"], bench.kernels()
     bench = Bench(engine, config, context, mode, repeats, layers)
-    measured = bench.cycle()
+    times, nodes = bench.cycle()
     of_cycle = bench.kernels()
     return {
         "context": context,
         "layers": layers,
-        "plain_eager_ms": 1e3 * eager,
-        "plain_captured_ms": None if captured is None else 1e3 * captured,
-        **{f"{stage}_ms": 1e3 * measured[stage] for stage in GPU_STAGES},
-        "cycle_ms": 1e3 * measured["cycle"],
+        "plain_eager_ms": eager,
+        "plain_captured_ms": captured,
+        **times,
         "floor_ms": 1e3 * floors.cycle(context),
         "plain_floor_ms": 1e3 * floors.plain(context),
-        **dict(zip(("plain_kernels", "plain_launches"), counts or (None, None), strict=True)),
-        **dict(zip(("cycle_kernels", "cycle_launches"), of_cycle or (None, None), strict=True)),
-        "nodes": int(measured["nodes"]),
+        "plain_kernels": counts[0],
+        "plain_launches": counts[1],
+        "cycle_kernels": of_cycle[0],
+        "cycle_launches": of_cycle[1],
+        "nodes": nodes,
         "passes": bench.passes.mode,
         "backend": bench.config.backend,
         "memory_gb": torch.cuda.max_memory_allocated(device) / 1e9 if cuda else None,
     }
 
 
-def ratios(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def ratios(rows: Sequence[Row]) -> list[Row]:
     """Returns, for each context that was measured with both kinds of layers, the ratio of every time: plain ÷ fused layers.
 
     rows: results of ``context_row``.
@@ -248,25 +247,24 @@ def ratios(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @torch.inference_mode()
-def cost_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int, layers: str) -> list[dict[str, Any]]:
+def cost_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int, layers: str) -> list[Row]:
     """Returns one row for each of several settings with the times of a cycle, and one for each of several tree sizes with the time
     of verification."""
     block = config.block_size or 16
-    changes: list[tuple[str, dict[str, Any]]] = [
+    changes: list[tuple[str, Row]] = [
         *((f"K = {k}", {"num_branches": k}) for k in (1, 2, 3, 4, 8) if k < block),
         *((f"K = {k}, recording off", {"num_branches": k, "inspect": False}) for k in (3, 4) if k < block),
         *((f"γ = {g}", {"block_size": g, "num_branches": min(4, g - 1)}) for g in (4, 8, 16) if g <= block),
     ]
-    rows = []
+    rows: list[Row] = []
     for label, change in changes:
         bench = Bench(engine, replace(config, **change), context, engine.mode, repeats, layers)
-        measured = bench.cycle()
-        row = {f"{name}_ms": 1e3 * measured[name] for name in (*GPU_STAGES, "cycle")}
-        rows.append({"setting": label, **row, "nodes": int(measured["nodes"]), "passes": bench.passes.mode})
+        times, nodes = bench.cycle()
+        rows.append({"setting": label, **times, "nodes": nodes, "passes": bench.passes.mode})
     bench = Bench(engine, config, context, engine.mode, repeats, layers)
     for count in (16, 32, 64, 128):
-        row = {"setting": f"{count} nodes", "verify_ms": 1e3 * bench.verify(path_tree(count))}
-        rows.append({**row, "nodes": count, "passes": bench.passes.mode})
+        time_ = 1e3 * bench.verify(path_tree(count))
+        rows.append({"setting": f"{count} nodes", "verify_ms": time_, "nodes": count, "passes": bench.passes.mode})
     return rows
 
 
@@ -286,7 +284,7 @@ def operations(works: dict[str, Callable[[], object]]) -> dict[str, int]:
 
 
 @torch.inference_mode()
-def pass_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) -> list[dict[str, Any]]:
+def pass_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) -> list[Row]:
     """Returns one row for a plain step, one for a draft, and one for each tree size in ``TREES``, after ``context`` tokens.
 
     In a row, ``ms`` is the time of the pass including the choice of tokens, and ``floor_ms`` the time of its matrix products alone.
@@ -311,7 +309,7 @@ def pass_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) 
         cases.append((name, packed, nodes, partial(verify, verifier, path_tree(nodes))))
     draft = partial(drafter.draft, 1, [()], size, 1)
     cases.insert(1, (f"draft of γ = {size}", drafting, size - drafter.shift, draft))
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for name, layers, count, work in cases:
         head = torch.zeros(count if layers is packed else size - 1, layers.hidden, dtype=torch.float32)
         pass_, floor = median_times(
@@ -334,25 +332,22 @@ def _multiply(products: Callable[[], None], target: Target, head: Tensor) -> Ten
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Shape of a target and of its drafters, with the values of the target's published config.json.
+    """Shape of a target and of its drafters, with the values and names of the target's published config.json.
 
     kind: type of the model in transformers.
-    tied: whether the LM head is the embedding table.
     drafter_layers: number of layers of each drafter.
-    block_size: γ of the drafters.
     """
 
     kind: str
-    hidden: int
-    intermediate: int
-    layers: int
-    heads: int
-    kv_heads: int
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
     head_dim: int
-    vocabulary: int
-    tied: bool
+    vocab_size: int
+    tie_word_embeddings: bool
     drafter_layers: int = 5
-    block_size: int = 16
 
 
 SHAPES = {
@@ -376,21 +371,20 @@ def random_engine(name: str, dtype: str, device: str, passes: str, positions: in
         raise InputError(f"unknown shape {name!r}; choose one of: {', '.join(SHAPES)}")
     if dtype not in DTYPES:
         raise InputError(f"unknown dtype {dtype!r}; choose one of: {', '.join(DTYPES)}")
-    s = SHAPES[name]
-    config = (Qwen3Config if s.kind == "qwen3" else LlamaConfig)(
-        vocab_size=s.vocabulary, hidden_size=s.hidden, intermediate_size=s.intermediate, num_hidden_layers=s.layers,
-        num_attention_heads=s.heads, num_key_value_heads=s.kv_heads, head_dim=s.head_dim, tie_word_embeddings=s.tied,
-        max_position_embeddings=positions, bos_token_id=None, eos_token_id=None, pad_token_id=None,
-    )  # fmt: skip
+    shape = asdict(SHAPES[name])
+    kind, layers = shape.pop("kind"), shape.pop("drafter_layers")
+    config = (Qwen3Config if kind == "qwen3" else LlamaConfig)(
+        **shape, max_position_embeddings=positions, bos_token_id=None, eos_token_id=None, pad_token_id=None
+    )
     torch.manual_seed(0)
     try:
         with torch.device(device):
             model = AutoModelForCausalLM.from_config(config, dtype=DTYPES[dtype])
-            words = {str(number): number for number in range(s.vocabulary)}
+            words = {str(number): number for number in range(config.vocab_size)}
             tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel(words)))
             target = Target(model, tokenizer, f"random {name}")
-            settings = {"layers": s.drafter_layers, "block_size": s.block_size, "mask_token_id": s.vocabulary - 1}
-            drafters = [DFlashDraftModel(drafter_config(config, **settings)) for _ in range(2)]  # type: ignore[arg-type]
+            of_drafter = drafter_config(config, layers=layers, block_size=16, mask_token_id=config.vocab_size - 1)
+            drafters = [DFlashDraftModel(of_drafter) for _ in range(2)]
         for drafter in drafters:
             drafter.to(dtype=DTYPES[dtype]).eval().requires_grad_(False)  # type: ignore[call-arg]
         first, second = drafters

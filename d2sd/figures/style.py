@@ -37,7 +37,7 @@ FINE = {"size": 12, "color": MUTED}
 ROW = 26  # pixels per row
 BAR = 0.64  # width of a bar; the centres of neighbouring bars are 1 apart
 
-Trace = dict[str, Any]
+Properties = dict[str, Any]  # plotly properties of a trace, an axis or a layout
 # for each kind of mark, its look (a key of ``MARKS`` in ``figures.js``) and its name
 Legend = tuple[tuple[str, str], ...]
 
@@ -106,14 +106,14 @@ def hover_texts(table: Table, counts: Sequence[int] = ()) -> list[str]:
     return [f"{text}{note}" for text, note in zip(texts, notes, strict=True)]
 
 
-def draw(traces: list[Trace], height: int = HEIGHT, **layout: Any) -> go.Figure:
+def draw(traces: list[Properties], height: int = HEIGHT, **layout: Any) -> go.Figure:
     """Returns a figure with the layout that all figures share.
 
     traces: the plotly traces of the figure.
     height: height in pixels; the width follows the page.
     layout: further plotly properties of the layout.
     """
-    shared: dict[str, Any] = {
+    shared: Properties = {
         "template": {},
         "height": height,
         "margin": {"l": 44, "r": 12, "t": 24, "b": 74},
@@ -138,22 +138,22 @@ def draw(traces: list[Trace], height: int = HEIGHT, **layout: Any) -> go.Figure:
     return go.Figure(traces, {**shared, **layout})
 
 
-def axis(title: str = "", **options: Any) -> dict[str, Any]:
+def axis(title: str = "", **options: Any) -> Properties:
     shared = {"gridcolor": LINE, "linecolor": LINE, "zeroline": False, "tickfont": FINE, "automargin": True}
     return {**shared, "title": {"text": title, "font": FINE, "standoff": 6}, **options}
 
 
-def share_axis(**options: Any) -> dict[str, Any]:
+def share_axis(**options: Any) -> Properties:
     return axis(range=[0, 1.04], tickvals=[0, 0.25, 0.5, 0.75, 1], tickformat=".0%", **options)
 
 
-def places_axis(names: list[str], title: str = "", **options: Any) -> dict[str, Any]:
+def places_axis(names: list[str], title: str = "", **options: Any) -> Properties:
     """Returns an axis without grid lines, with a name at each of 0, 1, 2, …"""
     ends = {"range": [-0.5, len(names) - 0.5], "tickvals": list(range(len(names))), "ticktext": names}
     return axis(title, **{"showgrid": False, **ends, **options})
 
 
-def rows_axis(names: list[str], title: str = "") -> dict[str, Any]:
+def rows_axis(names: list[str], title: str = "") -> Properties:
     """Returns a vertical axis with a row for every name. The first row is at the top."""
     return places_axis(names, title, range=[max(1, len(names)) - 0.5, -0.5])
 
@@ -163,7 +163,7 @@ def values_of(figures: Iterable[Estimate]) -> list[float]:
     return [figure.value or 0.0 for figure in figures]
 
 
-def whiskers(figures: Sequence[Estimate], direction: str = "y", **options: Any) -> Trace:
+def whiskers(figures: Sequence[Estimate], direction: str = "y", **options: Any) -> Properties:
     """Returns the intervals of estimates as error bars around ``values_of(figures)``. direction: "x" or "y"."""
     spans = [(v, f) for v, f in zip(values_of(figures), figures, strict=True)]
     ends = {
@@ -174,7 +174,7 @@ def whiskers(figures: Sequence[Estimate], direction: str = "y", **options: Any) 
     return {f"error_{direction}": {**look, **ends, **options}}
 
 
-def fill(kind: str, faint: bool = False) -> Trace:
+def fill(kind: str, faint: bool = False) -> Properties:
     """Returns the fill of bars. kind: a key of ``PATTERNS``. faint: whether the fill is pale, for bars of fewer than ``FEW`` positions."""
     colour = COLOURS[kind]
     if faint:
@@ -189,11 +189,11 @@ def fill(kind: str, faint: bool = False) -> Trace:
 def bars(
     places: Sequence[int],
     values: Sequence[float],
-    marker: Trace,
+    marker: Properties,
     hovers: Sequence[str] | None = None,
     across: bool = False,
     **options: Any,
-) -> Trace:
+) -> Properties:
     """Returns a plotly trace of bars.
 
     places: positions of the bars on their axis.
@@ -204,13 +204,13 @@ def bars(
     options: further plotly properties.
     """
     x, y = (values, places) if across else (places, values)
-    shown: Trace = {"type": "bar", "x": x, "y": y, "marker": marker, **_hover(hovers)}
+    shown: Properties = {"type": "bar", "x": x, "y": y, "marker": marker, **_hover(hovers)}
     return {**shown, **({"orientation": "h"} if across else {}), **options}
 
 
 def scatter(
     mode: str, x: Sequence[float], y: Sequence[Any], hovers: Sequence[str] | None = None, **options: Any
-) -> Trace:
+) -> Properties:
     """Returns a plotly trace of points or lines.
 
     mode: "markers", "lines" or "lines+markers".
@@ -221,10 +221,10 @@ def scatter(
     return {"type": "scatter", "mode": mode, "x": x, "y": y, **_hover(hovers), **options}
 
 
-def _hover(hovers: Sequence[str] | None) -> Trace:
+def _hover(hovers: Sequence[str] | None) -> Properties:
     return {"hoverinfo": "skip"} if hovers is None else {"hovertext": hovers, "hoverinfo": "text"}
 
 
-def vertical(x: float, colour: str, dash: str = "solid", **options: Any) -> Trace:
+def vertical(x: float, colour: str, dash: str = "solid", **options: Any) -> Properties:
     line = {"color": colour, "width": 1.5, "dash": dash}
     return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": line, **options}

@@ -27,8 +27,8 @@ from torch.nn import functional as F
 
 from d2sd.errors import InputError
 from d2sd.nets import flashinfer
+from d2sd.nets.lean import KeyValue
 
-KeyValue = tuple[Tensor, Tensor]
 Backend = Callable[..., Tensor]  # signature: see the module's docstring
 
 

@@ -11,22 +11,20 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from d2sd.nets.lean import Write
+from d2sd.nets.lean import KeyValue, Write
 from d2sd.nets.transformers_calls import refuse_unknown
 
 
 class PassCache(ABC):
     """The methods of a cache that transformers calls in a forward pass."""
 
-    def update(
-        self, key: Tensor, value: Tensor, layer: int, kwargs: object = None, **others: object
-    ) -> tuple[Tensor, Tensor]:
+    def update(self, key: Tensor, value: Tensor, layer: int, kwargs: object = None, **others: object) -> KeyValue:
         """Calls ``store``. transformers 5.24 and later also pass ``kwargs``, which is not used."""
         refuse_unknown("caches", others)
         return self.store(key, value, layer)
 
     @abstractmethod
-    def store(self, key: Tensor, value: Tensor, layer: int) -> tuple[Tensor, Tensor]:
+    def store(self, key: Tensor, value: Tensor, layer: int) -> KeyValue:
         """Writes a layer's rows, (B, KV heads, R, D). Returns the keys and values that the layer's attention reads, (B, KV heads,
         S, D) each.
         """
@@ -75,13 +73,13 @@ class KeyValueCache(PassCache):
     def clear(self) -> None:
         self.length = 0
 
-    def buffers(self, layer: int) -> tuple[Tensor, Tensor]:
+    def buffers(self, layer: int) -> KeyValue:
         """Returns all slots of one layer's keys and values, (batch, KV heads, capacity, D) each."""
         group, index = self._places[layer]
         keys, values = self._groups[group][index]
         return keys, values
 
-    def store(self, key: Tensor, value: Tensor, layer: int) -> tuple[Tensor, Tensor]:
+    def store(self, key: Tensor, value: Tensor, layer: int) -> KeyValue:
         """Writes rows after the committed slots. Returns views of all slots up to the last row."""
         end = self.length + key.shape[2]
         self._check(end)
@@ -113,7 +111,7 @@ class KeyValueCache(PassCache):
         if end > self.capacity:
             raise ValueError(f"{end} cache slots are needed, {self.capacity} were allocated")
 
-    def layer(self, index: int) -> tuple[Tensor, Tensor]:
+    def layer(self, index: int) -> KeyValue:
         """Returns views of one layer's committed keys and values, (batch, KV heads, length, D) each."""
         keys, values = self.buffers(index)
         return keys[:, :, : self.length], values[:, :, : self.length]
@@ -163,9 +161,9 @@ class CacheWindow(PassCache):
         numbers = torch.arange(read, device=slots.device)
         self.seen = numbers < slots[0]
         self.filled = numbers <= slots[0] if len(slots) == 1 else None
-        self.fresh: tuple[Tensor, Tensor]
+        self.fresh: KeyValue
 
-    def store(self, key: Tensor, value: Tensor, layer: int) -> tuple[Tensor, Tensor]:
+    def store(self, key: Tensor, value: Tensor, layer: int) -> KeyValue:
         """Writes rows of one text. Returns keys and values of the layer's window."""
         self.fresh = key, value
         keys, values = self._cache.buffers(layer)
@@ -192,7 +190,7 @@ class Ring(PassCache):
         self._ages = (slot - torch.arange(cache.capacity, device=slot.device)) % cache.capacity
         self._seen: dict[int | None, Tensor] = {}
 
-    def store(self, key: Tensor, value: Tensor, layer: int) -> tuple[Tensor, Tensor]:
+    def store(self, key: Tensor, value: Tensor, layer: int) -> KeyValue:
         """Writes one row per text. Returns keys and values of all slots."""
         keys, values = self.cache.buffers(layer)
         keys.index_copy_(2, self._slot, key)

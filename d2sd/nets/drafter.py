@@ -18,9 +18,8 @@ from torch.nn import functional as F
 from transformers import PreTrainedModel, Qwen3Config
 from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP, Qwen3RotaryEmbedding
 
-from d2sd.nets.attention import KeyValue
 from d2sd.nets.layouts import DrafterForm, Selector, default_target_layers, read_form
-from d2sd.nets.lean import Attend, Kernels, LayerAttention, MergedLayers, Product, merged_layers
+from d2sd.nets.lean import Attend, Kernels, KeyValue, LayerAttention, MergedLayers, Product, merged_layers
 from d2sd.nets.packed import PackedLayers, product
 from d2sd.nets.types import TargetType, head_shape, target_type
 

@@ -15,10 +15,9 @@ from torch import Tensor, nn
 from transformers import LlamaConfig, Qwen3Config
 from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRotaryEmbedding
 
-from d2sd.nets.attention import KeyValue
 from d2sd.nets.drafter import DraftAttention, layer_shape, rms_norm
 from d2sd.nets.layouts import Eagle3Form
-from d2sd.nets.lean import LayerAttention
+from d2sd.nets.lean import KeyValue, LayerAttention
 from d2sd.nets.types import target_type
 
 

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from d2sd.__about__ import on_zero_gpu
-from d2sd.nets.lean import Kernels, Write
+from d2sd.nets.lean import Kernels, KeyValue, Write
 
 WORKSPACE = 128 << 20  # bytes, as flashinfer recommends
 HALF_DTYPES = (torch.float16, torch.bfloat16)
@@ -185,11 +185,11 @@ class FlashInfer:
     def __call__(
         self,
         query: Tensor,
-        prefix: tuple[Tensor, Tensor],
-        block: tuple[Tensor, Tensor] | None,
+        prefix: KeyValue,
+        block: KeyValue | None,
         block_mask: Tensor | None,
         scale: float,
-        joined: tuple[Tensor, Tensor] | None = None,
+        joined: KeyValue | None = None,
         seen: Tensor | None = None,
         sinks: Tensor | None = None,
     ) -> Tensor:

@@ -27,6 +27,7 @@ from torch.nn import functional as F
 
 from d2sd.nets.types import target_type
 
+KeyValue = tuple[Tensor, Tensor]  # keys and values
 FIXED_ROPE = ("default", "linear", "llama3")
 # query (B, heads, R, D), key and value (B, KV heads, R, D) of a layer's rows → output, shaped like query
 LayerAttention = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -257,7 +258,7 @@ class LeanLayers(ABC):
             norms = torch.stack(weights)[:, None, None, None]
         return self._context_product(), norms
 
-    def contexts(self, x: Tensor, positions: Tensor, room: int) -> tuple[Tensor, Tensor]:
+    def contexts(self, x: Tensor, positions: Tensor, room: int) -> KeyValue:
         """Returns all layers' keys and values of context rows (without queries), (layers, B, KV heads, T, head_dim) each.
 
         x: (B, T, hidden); B is 1 in ``MergedLayers``.
