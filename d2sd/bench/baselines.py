@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -70,52 +71,44 @@ def make_baselines(
         except InputError as error:
             left_out[label] = str(error)
             continue
-        made.append(Entry(label, Generate(engine.models.target, twin, max_new_tokens, options)))
+        made.append(Entry(label, partial(_generate, engine.models.target, twin, max_new_tokens, options)))
     return made, left_out
 
 
-class Generate:
-    """Function that continues a prompt with ``twin.generate`` and returns the ``BenchRun``.
+@torch.inference_mode()
+def _generate(target: Target, twin: Any, max_new_tokens: int, options: Row, ids: Sequence[int]) -> BenchRun:
+    """Continues the prompt ``ids`` with ``twin.generate``.
 
     options: arguments of ``generate`` for speculation: ``assistant_model``, ``speculation_type``.
     """
+    ends = sorted(target.end_ids)
+    twin.generation_config = GenerationConfig(
+        do_sample=False,
+        max_new_tokens=max_new_tokens,
+        eos_token_id=ends or None,
+        pad_token_id=ends[0] if ends else 0,
+    )
+    prompt = torch.tensor([list(ids)], device=target.device)
+    passes: list[float] = []
+    # position ids of the second pass, whose first row is the last token that prefill committed
+    begins: list[Any] = []
 
-    def __init__(self, target: Target, twin: Any, max_new_tokens: int, options: Row):
-        self.target, self.twin, self.options = target, twin, options
-        ends = sorted(target.end_ids)
-        self.config = GenerationConfig(
-            do_sample=False,
-            max_new_tokens=max_new_tokens,
-            eos_token_id=ends or None,
-            pad_token_id=ends[0] if ends else 0,
-        )
+    def count(_: Any, __: Any, given: Row, ___: Any) -> None:
+        if not passes and prompt.is_cuda:
+            torch.cuda.synchronize(prompt.device)
+        passes.append(time.perf_counter())
+        if len(passes) == 2:
+            begins.append(given["position_ids"])
 
-    @torch.inference_mode()
-    def __call__(self, ids: Sequence[int]) -> BenchRun:
-        prompt = torch.tensor([list(ids)], device=self.target.device)
-        passes: list[float] = []
-        # position ids of the second pass, whose first row is the last token that prefill committed
-        begins: list[Any] = []
-
-        def count(_: Any, __: Any, given: Row, ___: Any) -> None:
-            if not passes and prompt.is_cuda:
-                torch.cuda.synchronize(prompt.device)
-            passes.append(time.perf_counter())
-            if len(passes) == 2:
-                begins.append(given["position_ids"])
-
-        self.twin.generation_config = self.config
-        handle = self.twin.register_forward_hook(count, with_kwargs=True)
-        try:
-            out = self.twin.generate(
-                prompt, attention_mask=torch.ones_like(prompt), generation_config=copy.copy(self.config), **self.options
-            )
-            output = out[0, len(ids) :].tolist()
-            ended = time.perf_counter()
-        finally:
-            handle.remove()
-        first = int(begins[0][0, 0]) + 1 - len(ids) if begins else len(output)
-        return BenchRun(tuple(output), len(output) - first, len(passes) - 1, ended - passes[0])
+    handle = twin.register_forward_hook(count, with_kwargs=True)
+    try:
+        out = twin.generate(prompt, attention_mask=torch.ones_like(prompt), **options)
+        output = out[0, len(ids) :].tolist()
+        ended = time.perf_counter()
+    finally:
+        handle.remove()
+    first = int(begins[0][0, 0]) + 1 - len(ids) if begins else len(output)
+    return BenchRun(tuple(output), len(output) - first, len(passes) - 1, ended - passes[0])
 
 
 def _draft_model(engine: Engine, fixed_length: bool) -> Any:

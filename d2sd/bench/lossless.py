@@ -8,9 +8,9 @@ and every token must be the target's first choice or nearly tied with it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from itertools import product, zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,8 +28,7 @@ MARGIN_REASON = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Divergence:
+class Divergence(NamedTuple):
     """The first difference between a text and plain decoding.
 
     prompt: index of the prompt.
@@ -49,8 +48,8 @@ class Divergence:
 def teacher_forced(model: Any, prompt: Sequence[int], output: Sequence[int]) -> Tensor:
     """Returns the logits from which each output token is chosen, by one pass over prompt and output, (len(output), vocabulary) float32."""
     ids = torch.tensor([[*prompt, *output[:-1]]], device=model.device)
-    logits: Tensor = model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False).logits
-    return logits[0, len(prompt) - 1 :].float()
+    output_of = model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False)
+    return output_of.logits[0, len(prompt) - 1 :].float()
 
 
 def shortfalls(logits: Tensor, ids: Sequence[int]) -> Tensor:
@@ -88,8 +87,7 @@ def divergence(
 GAMMAS, BRANCHES = (2, 5, 16), (1, 4, 8)
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(NamedTuple):
     """The comparison of one text with plain decoding.
 
     label: label of the setting that wrote the text.
@@ -175,7 +173,7 @@ def tally(results: Sequence[Result], labels: Sequence[str], margin: float | None
             "tokens": sum(r.tokens for r in texts),
             "identical": len(texts) - len(divergences),
             "largest_shortfall": shortfall,
-            "first_divergence": asdict(divergences[0]) if divergences else None,
+            "first_divergence": divergences[0]._asdict() if divergences else None,
             "passed": not divergences if margin is None else shortfall is not None and shortfall <= margin,
         })  # fmt: skip
     return rows

@@ -5,8 +5,7 @@ Reports show published and measured figures in separate tables.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from d2sd.calibration.text import Table, decimal
 from d2sd.costs.machines import FIGURES, SOURCE
@@ -34,8 +33,7 @@ COST_AWARE_AND_FIXED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Preset:
+class Preset(NamedTuple):
     """A predefined comparison.
 
     sentence: says what is compared.

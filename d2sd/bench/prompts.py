@@ -6,10 +6,9 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from d2sd.__about__ import HOME
 from d2sd.errors import InputError, first_line
@@ -23,8 +22,7 @@ MAX_ROWS = 20_000
 MIN_VERSION = 4  # minimum version of the package ``datasets``; older versions can run code from a data set
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
+class Prompt(NamedTuple):
     """A prompt, and its domain: the group in which its results are reported."""
 
     text: str

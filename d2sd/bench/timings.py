@@ -10,15 +10,16 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from functools import partial
 from statistics import median
+from typing import NamedTuple
 
 import torch
 from msgspec import structs
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
-from torch import Tensor, nn
+from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast, Qwen3Config
 
@@ -76,16 +77,14 @@ def bandwidth(device: torch.device, repeats: int) -> float:
 
 def verify(verifier: Verifier, tree: TokenTree) -> list[int]:
     """Verifies a tree and returns the target's choices."""
-    chosen: list[int] = verifier.logits(tree).argmax(-1).tolist()
-    return chosen
+    return verifier.logits(tree).argmax(-1).tolist()
 
 
 def weight_bytes(module: nn.Module) -> int:
     return sum(p.numel() * p.element_size() for p in module.parameters())
 
 
-@dataclass(frozen=True, slots=True)
-class Floors:
+class Floors(NamedTuple):
     """Lower bounds of times: how long it takes to read weights and caches at the memory bandwidth.
 
     rate: memory bandwidth in bytes per second.
@@ -312,9 +311,8 @@ def pass_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) 
     rows: list[Row] = []
     for name, layers, count, work in cases:
         head = torch.zeros(count if layers is packed else size - 1, layers.hidden, dtype=torch.float32)
-        pass_, floor = median_times(
-            [work, partial(_multiply, layers.products(count), target, head)], repeats, target.device
-        )
+        products = layers.products(count, partial(target.scores, head))
+        pass_, floor = median_times([work, products], repeats, target.device)
         times = {"ms": 1e3 * pass_, "floor_ms": 1e3 * floor, "ratio": pass_ / floor}
         rows.append({"pass": name, **times, "layers": len(layers.layers)})
     # counted after the measurement, since first passes do more work
@@ -322,16 +320,10 @@ def pass_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) 
     return [{**row, "operations": counts[row["pass"]]} for row in rows]
 
 
-def _multiply(products: Callable[[], None], target: Target, head: Tensor) -> Tensor:
-    products()
-    return target.scores(head)
-
-
 # Models of published shapes with random weights, since times do not depend on the values of weights.
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(NamedTuple):
     """Shape of a target and of its drafters, with the values and names of the target's published config.json.
 
     kind: type of the model in transformers.
@@ -371,7 +363,7 @@ def random_engine(name: str, dtype: str, device: str, passes: str, positions: in
         raise InputError(f"unknown shape {name!r}; choose one of: {', '.join(SHAPES)}")
     if dtype not in DTYPES:
         raise InputError(f"unknown dtype {dtype!r}; choose one of: {', '.join(DTYPES)}")
-    shape = asdict(SHAPES[name])
+    shape = SHAPES[name]._asdict()
     kind, layers = shape.pop("kind"), shape.pop("drafter_layers")
     config = (Qwen3Config if kind == "qwen3" else LlamaConfig)(
         **shape, max_position_embeddings=positions, bos_token_id=None, eos_token_id=None, pad_token_id=None

@@ -24,7 +24,7 @@ VIEWER = HOME / "assets" / "viewer"
 def _light_colours() -> dict[str, str]:
     """Returns the colours of the light theme by name, except the colours of text on filled shapes."""
     light = (VIEWER / "colours.css").read_text(encoding="utf-8").partition(".dark")[0]
-    found: list[tuple[str, str]] = re.findall(r"--([\w-]+): (#[0-9a-f]{6});", light)
+    found = re.findall(r"--([\w-]+): (#[0-9a-f]{6});", light)
     return {name: value for name, value in found if not name.endswith("-on")}
 
 
@@ -65,10 +65,15 @@ class Panel:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the panel as JSON-ready data."""
-        figure = orjson.Fragment(self.figure.to_json(engine="orjson"))
-        names = {str(place): name for place, name in self.names.items()}
-        shown = {"id": self.id, "title": self.title, "question": self.question, "legend": self.legend}
-        return {**shown, "figure": figure, "table": self.table, "names": names}
+        return {
+            "id": self.id,
+            "title": self.title,
+            "question": self.question,
+            "legend": self.legend,
+            "figure": orjson.Fragment(self.figure.to_json(engine="orjson")),
+            "table": self.table,
+            "names": {str(place): name for place, name in self.names.items()},
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +118,7 @@ def draw(traces: list[Properties], height: int = HEIGHT, **layout: Any) -> go.Fi
     height: height in pixels; the width follows the page.
     layout: further plotly properties of the layout.
     """
-    shared: Properties = {
+    shared = {
         "template": {},
         "height": height,
         "margin": {"l": 44, "r": 12, "t": 24, "b": 74},
@@ -139,8 +144,15 @@ def draw(traces: list[Properties], height: int = HEIGHT, **layout: Any) -> go.Fi
 
 
 def axis(title: str = "", **options: Any) -> Properties:
-    shared = {"gridcolor": LINE, "linecolor": LINE, "zeroline": False, "tickfont": FINE, "automargin": True}
-    return {**shared, "title": {"text": title, "font": FINE, "standoff": 6}, **options}
+    return {
+        "gridcolor": LINE,
+        "linecolor": LINE,
+        "zeroline": False,
+        "tickfont": FINE,
+        "automargin": True,
+        "title": {"text": title, "font": FINE, "standoff": 6},
+        **options,
+    }
 
 
 def share_axis(**options: Any) -> Properties:
@@ -149,8 +161,8 @@ def share_axis(**options: Any) -> Properties:
 
 def places_axis(names: list[str], title: str = "", **options: Any) -> Properties:
     """Returns an axis without grid lines, with a name at each of 0, 1, 2, …"""
-    ends = {"range": [-0.5, len(names) - 0.5], "tickvals": list(range(len(names))), "ticktext": names}
-    return axis(title, **{"showgrid": False, **ends, **options})
+    ticks = {"tickvals": list(range(len(names))), "ticktext": names}
+    return axis(title, **{"showgrid": False, "range": [-0.5, len(names) - 0.5], **ticks, **options})
 
 
 def rows_axis(names: list[str], title: str = "") -> Properties:
@@ -204,8 +216,8 @@ def bars(
     options: further plotly properties.
     """
     x, y = (values, places) if across else (places, values)
-    shown: Properties = {"type": "bar", "x": x, "y": y, "marker": marker, **_hover(hovers)}
-    return {**shown, **({"orientation": "h"} if across else {}), **options}
+    orientation = {"orientation": "h"} if across else {}
+    return {"type": "bar", "x": x, "y": y, "marker": marker, **_hover(hovers), **orientation, **options}
 
 
 def scatter(

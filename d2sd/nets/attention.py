@@ -92,9 +92,9 @@ def attend_cascade(
         above_lse = above_lse.view(kv_heads, batch, group * rows, 1).transpose(0, 1)
         out = merge_attention(above, above_lse, out, lse)
         lse = lse.logaddexp(above_lse)
-    if sinks is not None:  # scale by the keys' share of the softmax over keys and sinks
-        out = out * torch.sigmoid(lse - sink_rows(sinks, kv_heads, rows))
-    return out.to(query.dtype).reshape(batch, heads, rows, dim)
+    if sinks is not None:
+        out = _with_sinks(out, lse, sinks, rows)
+    return out.to(query.dtype).reshape(query.shape)
 
 
 def _level(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> KeyValue:
@@ -138,18 +138,16 @@ def attend_masked(
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale, enable_gqa=True)
     batch, heads, rows, dim = query.shape
     kv_heads = key.shape[1]
-    grouped = (query * scale).reshape(batch, kv_heads, -1, dim)
-    scores = grouped.float() @ key.float().transpose(-1, -2)
-    if mask is not None:
-        mask = mask.repeat(heads // kv_heads, 1) if mask.dim() == 2 else mask
-        scores = scores.masked_fill(~mask, float("-inf"))
-    lse = scores.logsumexp(-1, keepdim=True).logaddexp(sink_rows(sinks, kv_heads, rows))
-    return ((scores - lse).exp() @ value.float()).to(query.dtype).reshape(batch, heads, rows, dim)
+    if mask is not None and mask.dim() == 2:
+        mask = mask.repeat(heads // kv_heads, 1)
+    out, lse = _level((query * scale).reshape(batch, kv_heads, -1, dim), key, value, mask)
+    return _with_sinks(out, lse, sinks, rows).to(query.dtype).reshape(query.shape)
 
 
-def sink_rows(sinks: Tensor, kv_heads: int, rows: int) -> Tensor:
-    """Returns the sinks (H,), repeated for R rows and grouped by key-value head: (1, KV heads, H / KV heads · R, 1) float32."""
-    return sinks.float().view(1, kv_heads, -1, 1).expand(-1, -1, -1, rows).reshape(1, kv_heads, -1, 1)
+def _with_sinks(out: Tensor, lse: Tensor, sinks: Tensor, rows: int) -> Tensor:
+    """Returns attention over keys and sinks, given the result of ``_level``, whose heads are grouped by key-value head."""
+    repeated = sinks.float().view(1, out.shape[1], -1, 1).expand(-1, -1, -1, rows).reshape(1, out.shape[1], -1, 1)
+    return out * torch.sigmoid(lse - repeated)  # the keys' share of the softmax
 
 
 BACKENDS: dict[str, Backend] = {"cascade": attend_cascade, "dense": attend_dense}  # plain torch, for any device

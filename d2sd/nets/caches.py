@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,7 +15,9 @@ from d2sd.nets.transformers_calls import refuse_unknown
 
 
 class PassCache(ABC):
-    """The methods of a cache that transformers calls in a forward pass."""
+    """The methods of a cache that transformers calls in a forward pass. ``length`` is the number of slots that they report."""
+
+    length: int
 
     def update(self, key: Tensor, value: Tensor, layer: int, kwargs: object = None, **others: object) -> KeyValue:
         """Calls ``store``. transformers 5.24 and later also pass ``kwargs``, which is not used."""
@@ -28,6 +29,9 @@ class PassCache(ABC):
         """Writes a layer's rows, (B, KV heads, R, D). Returns the keys and values that the layer's attention reads, (B, KV heads,
         S, D) each.
         """
+
+    def get_seq_length(self, _: int = 0) -> int:
+        return self.length
 
 
 class KeyValueCache(PassCache):
@@ -81,8 +85,7 @@ class KeyValueCache(PassCache):
 
     def store(self, key: Tensor, value: Tensor, layer: int) -> KeyValue:
         """Writes rows after the committed slots. Returns views of all slots up to the last row."""
-        end = self.length + key.shape[2]
-        self._check(end)
+        end = self._end(key.shape[2])
         keys, values = self.buffers(layer)
         keys[:, :, self.length : end] = key
         values[:, :, self.length : end] = value
@@ -94,22 +97,23 @@ class KeyValueCache(PassCache):
         The first view has the slots that the pass writes, (2, batch, KV heads, rows, D). The other two are the keys and the
         values of the committed slots and the new rows, (batch, KV heads, length + rows, D) each.
         """
-        end = self.length + rows
-        self._check(end)
+        end = self._end(rows)
         (group,) = self._groups
         seen = group[..., :end, :]
         return list(zip(seen[..., self.length :, :].unbind(), seen[:, 0].unbind(), seen[:, 1].unbind(), strict=True))
 
     def write(self, keys: Tensor, values: Tensor) -> None:
         """Writes rows, (layers, batch, KV heads, R, D), after the committed slots. All layers must share one buffer."""
-        end = self.length + keys.shape[3]
-        self._check(end)
+        end = self._end(keys.shape[3])
         for buffer, rows in zip(self.parts, (keys, values), strict=True):
             buffer[:, :, :, self.length : end] = rows
 
-    def _check(self, end: int) -> None:
+    def _end(self, rows: int) -> int:
+        """Returns the slot after ``rows`` new rows."""
+        end = self.length + rows
         if end > self.capacity:
             raise ValueError(f"{end} cache slots are needed, {self.capacity} were allocated")
+        return end
 
     def layer(self, index: int) -> KeyValue:
         """Returns views of one layer's committed keys and values, (batch, KV heads, length, D) each."""
@@ -140,10 +144,6 @@ class KeyValueCache(PassCache):
     def keep_sequences(self, index: Tensor) -> None:
         self._groups = [group[:, :, index] for group in self._groups]
 
-    def get_seq_length(self, _: int = 0) -> int:
-        """Returns the number of committed slots."""
-        return self.length
-
 
 class CacheWindow(PassCache):
     """Replaces a cache in fixed-shape passes, which may be captured as CUDA graphs (``d2sd.nets.passes``).
@@ -157,7 +157,7 @@ class CacheWindow(PassCache):
     """
 
     def __init__(self, cache: KeyValueCache, read: int, slots: Tensor, write: Write):
-        self._cache, self._read, self._write, self.capacity = cache, read, write, cache.capacity
+        self._cache, self.length, self._write, self.capacity = cache, read, write, cache.capacity
         numbers = torch.arange(read, device=slots.device)
         self.seen = numbers < slots[0]
         self.filled = numbers <= slots[0] if len(slots) == 1 else None
@@ -168,11 +168,7 @@ class CacheWindow(PassCache):
         self.fresh = key, value
         keys, values = self._cache.buffers(layer)
         self._write(keys, values, key, value)
-        return keys[:, :, : self._read], values[:, :, : self._read]
-
-    def get_seq_length(self, _: int = 0) -> int:
-        """Returns the number of slots in the window."""
-        return self._read
+        return keys[:, :, : self.length], values[:, :, : self.length]
 
 
 class Ring(PassCache):
@@ -186,7 +182,7 @@ class Ring(PassCache):
     """
 
     def __init__(self, cache: KeyValueCache, slot: Tensor, places: Tensor):
-        self.cache, self._slot, self._places = cache, slot, places
+        self.cache, self.length, self._slot, self._places = cache, cache.capacity, slot, places
         self._ages = (slot - torch.arange(cache.capacity, device=slot.device)) % cache.capacity
         self._seen: dict[int | None, Tensor] = {}
 
@@ -213,16 +209,11 @@ class Ring(PassCache):
             for state in self.cache.states.values():
                 state.commit(0)
 
-    def get_seq_length(self, _: int = 0) -> int:
-        """Returns the number of slots."""
-        return self.cache.capacity
-
 
 # States of linear layers.
 
 
-@dataclass(frozen=True, slots=True)
-class DeltaRows:
+class DeltaRows(NamedTuple):
     """What the rows of a pass add to the state of a gated delta net. It is stored until the accepted path is known.
 
     inputs: (B, channels, kernel − 1 + R), inputs of the convolution: the last kernel − 1 of the committed text, then those of the

@@ -369,9 +369,13 @@ def drafter_config(
     layers: number of layers of the drafter.
     """
     taps = target_layer_ids or default_target_layers(target.num_hidden_layers, layers)
-    settings: dict[str, Any] = {"num_target_layers": target.num_hidden_layers, "block_size": block_size}
-    settings["dflash_config"] = {"mask_token_id": mask_token_id, "target_layer_ids": taps}
-    return Qwen3Config(**layer_shape(target), num_hidden_layers=layers, **settings)
+    settings = layer_shape(target) | {
+        "num_hidden_layers": layers,
+        "num_target_layers": target.num_hidden_layers,
+        "block_size": block_size,
+        "dflash_config": {"mask_token_id": mask_token_id, "target_layer_ids": taps},
+    }
+    return Qwen3Config(**settings)
 
 
 def layer_shape(target: Any) -> dict[str, Any]:

@@ -100,8 +100,7 @@ class FlashInferKernels(Kernels):
     def norm(self, x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
         if weight is None:
             return super().norm(x, weight, eps)
-        out: Tensor = _library().rmsnorm(x.view(-1, x.shape[-1]), weight, eps)
-        return out.view(x.shape)
+        return _library().rmsnorm(x.view(-1, x.shape[-1]), weight, eps).view(x.shape)
 
     def add_norm(self, x: Tensor, residual: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, Tensor]:
         size = x.shape[-1]
@@ -109,8 +108,7 @@ class FlashInferKernels(Kernels):
         return residual, x
 
     def gated(self, gate_up: Tensor) -> Tensor:
-        out: Tensor = _library().silu_and_mul(gate_up)
-        return out
+        return _library().silu_and_mul(gate_up)
 
     def table(self, cos: Tensor, sin: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
         half = cos.shape[1] // 2
@@ -165,8 +163,8 @@ class _Stage:
     prefix: Any
     block: Any
     bits: Tensor | None
-    prefix_planned: tuple[int, int, int, float] | None = None
-    block_planned: tuple[int, int, float] | None = None
+    prefix_planned: tuple[float, ...] = ()
+    block_planned: tuple[float, ...] = ()
     mask: Tensor | None = None
 
 
@@ -213,8 +211,7 @@ class FlashInfer:
             out, lse = stage.block.run(flat, *separate, return_lse=True)
             if context:
                 out, _ = _library().merge_state(*stage.prefix.run(flat, *shared, return_lse=True), out, lse)
-        shaped: Tensor = out.view(batch, rows, heads, dim).transpose(1, 2)
-        return shaped
+        return out.view(batch, rows, heads, dim).transpose(1, 2)
 
     def plan(
         self, query: Tensor, kv_heads: int, context: int, masked: bool | None, scale: float, mask: Tensor | None = None
@@ -245,7 +242,7 @@ class FlashInfer:
         """Sets the (R, R) bool mask of fixed-shape passes that were planned for R rows."""
         packed = pack_mask(mask)
         for stage in self._stages.values():
-            if stage.bits is not None and stage.block_planned and stage.block_planned[:2] == (1, len(mask)):
+            if stage.bits is not None and stage.block_planned[:2] == (1, len(mask)):
                 stage.bits.copy_(packed)
 
     def _key(self, query: Tensor, kv_heads: int, masked: bool | None) -> Hashable:
@@ -276,8 +273,7 @@ class FlashInfer:
             options |= {"use_cuda_graph": True, "qo_indptr_buf": rows, "kv_indptr_buf": keys}
             if bits is not None:
                 options |= {"custom_mask_buf": bits, "mask_indptr_buf": masks}
-        wrapper: Any = _library().BatchPrefillWithRaggedKVCacheWrapper
-        return wrapper(self._workspaces[device], "NHD", **options)
+        return _library().BatchPrefillWithRaggedKVCacheWrapper(self._workspaces[device], "NHD", **options)
 
 
 def _plan(wrapper: Any, rows: list[int], keys: list[int], shape: tuple[int, int, int], **options: Any) -> None:

@@ -16,10 +16,9 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -151,8 +150,7 @@ def apply_signed_rope(x: Tensor, cos: Tensor, signed: Tensor) -> Tensor:
 # Layers.
 
 
-@dataclass(frozen=True, slots=True)
-class LeanLayer:
+class LeanLayer(NamedTuple):
     """Products and norms of one layer.
 
     norm, mlp_norm: weights of the norms before attention and MLP, (hidden,) each; None if the products include these weights.

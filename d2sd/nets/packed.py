@@ -91,8 +91,10 @@ class PackedLayers(LeanLayers):
         run = product(torch.cat([w for a in attentions for w in (a.k_proj.weight, a.v_proj.weight)]), self.half)
         return lambda x: run(x).view(*x.shape[:2], *shape).permute(2, 0, 1, 3, 4)
 
-    def products(self, rows: int) -> Callable[[], None]:
-        """Returns a function that computes the products of all layers over ``rows`` rows and nothing else, for timing."""
+    def products(self, rows: int, head: Callable[[], object]) -> Callable[[], object]:
+        """Returns a function that computes the products of all layers over ``rows`` rows, calls ``head``, and does nothing else, for
+        timing.
+        """
         x, attended, gated = (
             torch.zeros(rows, n, dtype=torch.float32)
             for n in (self.hidden + 1, self.heads * self.head_dim, self.intermediate)
@@ -102,6 +104,7 @@ class PackedLayers(LeanLayers):
             for w in self.layers:
                 for run, given in ((w.project, x), (w.out, attended), (w.gate_up, x), (w.down, gated)):
                     run(given)
+            head()
 
         return work
 

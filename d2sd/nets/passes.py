@@ -13,9 +13,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -39,8 +38,7 @@ PassFunction = Callable[..., tuple[Tensor, ...]]
 _one_at_a_time = threading.Lock()  # torch cannot capture in two threads at once
 
 
-@dataclass(frozen=True, slots=True)
-class CapturedPass:
+class CapturedPass(NamedTuple):
     """A CUDA graph with its input and output buffers, which keep their addresses."""
 
     graph: Any
@@ -153,8 +151,7 @@ def choose_mode(mode: str, device: torch.device, capturable: bool, fixable: bool
         raise InputError(
             "padded passes need a target without linear attention or layers that share keys; choose auto or eager"
         )
-    chosen: Mode = ("captured" if possible else "eager") if mode == "auto" else mode  # type: ignore[assignment]
-    return chosen
+    return ("captured" if possible else "eager") if mode == "auto" else mode  # type: ignore[return-value]
 
 
 class Passes:

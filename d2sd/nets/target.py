@@ -113,7 +113,7 @@ class Target:
 
     def __init__(self, model: PreTrainedModel, tokenizer: Any, name: str):
         check_supported(model.config, name)
-        config = text_config(model.config)
+        config: Any = text_config(model.config)
         model.set_attn_implementation(ATTENTION)
         _fuse_norms(model, target_type(config).norm)
         self.model: Any = model.eval().requires_grad_(False)
@@ -127,13 +127,9 @@ class Target:
             if kind == "linear":
                 follow_trees(layer.linear_attn)
         self.head: Any = model.lm_head
-        self._text, self._window = config, window(config)
+        self.config, self._window = config, window(config)
         self._merged: dict[Kernels, MergedLayers] = {}
         self.mixed = False  # whether packed layers keep their weights in float16
-
-    @property
-    def config(self) -> Any:
-        return text_config(self.model.config)
 
     @property
     def device(self) -> torch.device:
@@ -141,8 +137,7 @@ class Target:
 
     @property
     def dtype(self) -> torch.dtype:
-        dtype: torch.dtype = self.embedding.weight.dtype
-        return dtype
+        return self.embedding.weight.dtype
 
     @property
     def numbers(self) -> str:
@@ -237,7 +232,7 @@ class Target:
 
     def scores(self, hidden: Tensor) -> Tensor:
         """Returns the same logits as ``logits``, but in the target's dtype unless a scale or cap needs float32."""
-        return final_logits(self._text, self._head(hidden))
+        return final_logits(self.config, self._head(hidden))
 
     def borrowed_scores(self, hidden: Tensor) -> Tensor:
         """Returns the LM head's output for a drafter's hidden states, without the target's scale or cap, in the target's dtype."""
@@ -281,14 +276,13 @@ class Target:
         positions: (B or 1, R) int64; None for the positions after the cache's text.
         others: further arguments for the layers' attention function.
         """
-        hidden: Tensor = self.base(
+        return self.base(
             input_ids=ids, position_ids=positions, use_cache=True, **{self._cache_argument: cache}, **others
         ).last_hidden_state
-        return hidden
 
     def _embed(self, ids: Tensor) -> Tensor:
         x = F.embedding(ids, self.embedding.weight)
-        factor = getattr(self._text, "embedding_multiplier", 1.0)
+        factor = getattr(self.config, "embedding_multiplier", 1.0)
         return x if factor == 1 else x * factor
 
     def _run_merged(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from d2sd.errors import InputError
 
@@ -20,8 +19,7 @@ KINDS: dict[str, LayerKind] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TargetType:
+class TargetType(NamedTuple):
     """Properties of a target type that its config does not state.
 
     norm: class name of the type's RMSNorm, which is replaced by torch's equivalent; None if torch's RMSNorm is not equivalent.

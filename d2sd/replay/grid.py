@@ -56,14 +56,10 @@ def settings_grid(engine: Engine, base: DecodeConfig) -> dict[tuple[int, int], D
     second = None if base.second_block_size == base.block_size else base.second_block_size
     configs = {}
     for k, gamma in itertools.product(branches, sorted({*BLOCKS, base.block_size or BLOCKS[-1]})):
-        changes: dict[str, Any] = {
-            "method": "dflash" if several and not k else method.id,
-            "num_branches": max(1, k),
-            "block_size": gamma,
-            "second_block_size": second,
-        }
+        used = "dflash" if several and not k else method.id
+        setting = replace(base, method=used, num_branches=max(1, k), block_size=gamma, second_block_size=second)
         try:
-            configs[k, gamma] = engine.resolve(replace(base, **changes))
+            configs[k, gamma] = engine.resolve(setting)
         except InputError:  # K exceeds the number of prefixes, or γ exceeds the drafter's block size
             continue
     return configs
