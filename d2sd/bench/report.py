@@ -200,8 +200,7 @@ def page(result: Row) -> str:
     fastest = max(result["rows"], key=lambda row: row["tokens_per_second"])
     verdict = f"{fastest['label']} is the fastest, with {fastest['tokens_per_second']:.0f} tokens/s."
     facts = [*((name, table(rows)) for name, rows in groups.items()), ("Provenance", described(result["provenance"]))]
-    sentences = [verdict, *remarks(result), NOTES]
-    return report_page(_title(result), sentences, bench_panels(result["rows"]), facts=facts)
+    return report_page(_title(result), [verdict, *remarks(result), NOTES], bench_panels(result["rows"]), facts=facts)
 
 
 def _title(result: Row) -> str:

@@ -98,7 +98,7 @@ def matrix_panel(matrix: Matrix) -> Panel:
     figure = draw(
         [cells],
         height=max(HEIGHT, 84 + 22 * len(outcomes)),
-        margin={"l": 44, "r": 12, "t": 60, "b": 12},
+        margin={"t": 60, "b": 12},
         plot_bgcolor=COLOURS["sunken"],
         shapes=diagonal,
         xaxis=places_axis(ticks, "predicted", side="top", tickangle=0),
@@ -246,7 +246,7 @@ def gains_panel(gains: Gains) -> Panel:
     figure = draw(
         traces,
         height=130 + ROW * (last + 1),
-        margin={"l": 30, "r": 12, "t": 28, "b": 74},
+        margin={"l": 30, "t": 28},
         xaxis=axis("tokens a step", domain=[0, 0.52], rangemode="tozero"),
         xaxis2=axis(
             "nodes a step, share wasted", domain=[0.58, 1], anchor="y", range=[0, most * 1.9], showgrid=False, nticks=4

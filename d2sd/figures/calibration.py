@@ -55,8 +55,7 @@ class CalibrationFigures:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns everything as JSON-ready data."""
-        panels = [panel.to_dict() for panel in self.panels]
-        return {"reading": self.reading, "stats": self.stats, "panels": panels}
+        return {"reading": self.reading, "stats": self.stats, "panels": [panel.to_dict() for panel in self.panels]}
 
 
 def calibration_results(runs: RunStatistics) -> CalibrationFigures:
@@ -257,7 +256,7 @@ def _figure(groups: Groups, table: Table, kind: str, title: str, **scale: Any) -
     return draw(
         traces,
         hovermode="x",
-        margin={"l": 44, "r": 12, "t": 12, "b": 44},
+        margin={"t": 12, "b": 44},
         showlegend=False,  # ``Panel.legend`` instead
         xaxis=axis(title, showgrid=False, anchor="y2", **scale),
         yaxis=share_axis(domain=[COUNTS + 0.08, 1]),
@@ -310,7 +309,7 @@ def stops_panel(stops: Stops) -> Panel:
         span = [min(ends, default=0.9) - 0.05, min(MOST_TIME, max(ends, default=1.1) + 0.02)]
         axes["yaxis3"] = axis("time/token", domain=heights[2], nticks=4, tickformat=".0%", range=span)
     height = 460 if stops.machine else 360
-    figure = draw([*lines, *rings], height=height, margin={"l": 46, "r": 12, "t": 24, "b": 90}, **axes)
+    figure = draw([*lines, *rings], height=height, margin={"l": 46, "b": 90}, **axes)
     question = f"{verdict(stops).text} {caption(stops)}"
     return Panel("stops", "Where should drafting stop?", question, figure, table)
 

@@ -92,7 +92,7 @@ def _measured(
         figure = draw(
             [dots],
             height=130 + ROW * len(names),
-            margin={"l": 44, "r": 12, "t": 12, "b": 44},
+            margin={"t": 12, "b": 44},
             xaxis=axis(unit, rangemode="tozero", tickformat=tickformat),
             yaxis=rows_axis([safe(name) for name in names]),
         )
@@ -129,7 +129,7 @@ def differences_panel(found: Comparison) -> Panel:
     figure = draw(
         [dots],
         height=120 + ROW * max(1, len(drawn)),
-        margin={"l": 30, "r": 12, "t": 28, "b": 60},
+        margin={"l": 30, "t": 28, "b": 60},
         shapes=[vertical(0, EDGE, layer="below")],
         annotations=[] if drawn else [few],
         xaxis=axis("A higher ← 0 → B higher", range=[-1.15, 1.15], showticklabels=False, showgrid=False),

@@ -111,17 +111,18 @@ def hover_texts(table: Table, counts: Sequence[int] = ()) -> list[str]:
     return [f"{text}{note}" for text, note in zip(texts, notes, strict=True)]
 
 
-def draw(traces: list[Properties], height: int = HEIGHT, **layout: Any) -> go.Figure:
+def draw(traces: list[Properties], height: int = HEIGHT, margin: Properties | None = None, **layout: Any) -> go.Figure:
     """Returns a figure with the layout that all figures share.
 
     traces: the plotly traces of the figure.
     height: height in pixels; the width follows the page.
+    margin: margins in pixels that differ from those of other figures, by the first letter of the side.
     layout: further plotly properties of the layout.
     """
     shared = {
         "template": {},
         "height": height,
-        "margin": {"l": 44, "r": 12, "t": 24, "b": 74},
+        "margin": {"l": 44, "r": 12, "t": 24, "b": 74, **(margin or {})},
         "paper_bgcolor": PANEL,
         "plot_bgcolor": PANEL,
         "font": {"family": "Inter, system-ui, sans-serif", "size": 12, "color": MUTED},

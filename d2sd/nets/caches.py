@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -241,11 +241,11 @@ class LinearState:
     """
 
     def __init__(self, inputs: Tensor, matrix: Tensor):
-        self.inputs, self.matrix = inputs, matrix
-        self.rows: DeltaRows | None = None
+        self.become(inputs, matrix)
 
     def become(self, inputs: Tensor, matrix: Tensor) -> None:
-        self.inputs, self.matrix, self.rows = inputs, matrix, None
+        self.inputs, self.matrix = inputs, matrix
+        self.rows: DeltaRows | None = None
 
     def commit(self, last: int) -> None:
         """Updates the state along an accepted path.
@@ -275,10 +275,14 @@ class LayerCache(KeyValueCache):
         super().__init__(*arguments)
         self.states = states
 
+    def _change(self, function: Callable[[Tensor], Tensor]) -> None:
+        """Replaces both parts of every state by what ``function`` returns for them."""
+        for state in self.states.values():
+            state.become(function(state.inputs), function(state.matrix))
+
     def clear(self) -> None:
         super().clear()
-        for state in self.states.values():
-            state.become(torch.zeros_like(state.inputs), torch.zeros_like(state.matrix))
+        self._change(torch.zeros_like)
 
     def commit(self, rows: Sequence[int]) -> None:
         """Commits rows of the last pass in every layer. The rows must form a path that starts at the first row."""
@@ -301,13 +305,10 @@ class LayerCache(KeyValueCache):
 
     def keep_sequences(self, index: Tensor) -> None:
         super().keep_sequences(index)
-        for state in self.states.values():
-            state.become(state.inputs[index], state.matrix[index])
+        self._change(lambda part: part[index])
 
     def forget(self, index: Tensor) -> None:
-        for state in self.states.values():
-            inputs, matrix = (part.index_fill(0, index, 0.0) for part in (state.inputs, state.matrix))
-            state.become(inputs, matrix)
+        self._change(lambda part: part.index_fill(0, index, 0.0))
 
     def get_conv_state(self, layer: int, state_idx: int = 0) -> None:
         """Returns None: there is no state at the start of a text."""

@@ -248,8 +248,7 @@ class FlashInfer:
     def _key(self, query: Tensor, kv_heads: int, masked: bool | None) -> Hashable:
         batch, heads, rows, dim = query.shape
         # ``masked`` is always part of the key, since a wrapper that once had a mask keeps using it
-        shape = (batch, rows, masked) if self.fixed else (masked,)
-        return (query.device, query.dtype, heads, kv_heads, dim, shape)
+        return query.device, query.dtype, heads, kv_heads, dim, masked, (batch, rows) if self.fixed else None
 
     def _stage(self, query: Tensor, kv_heads: int, masked: bool | None) -> _Stage:
         key, device = self._key(query, kv_heads, masked), query.device

@@ -205,8 +205,7 @@ def attention(
         others["attention_mask"] = attention_mask
     refuse_unknown("attention", others)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    layer = LayerOptions(scale, sliding_window, s_aux)
-    return attend(query, key, value, layer).transpose(1, 2), None
+    return attend(query, key, value, LayerOptions(scale, sliding_window, s_aux)).transpose(1, 2), None
 
 
 AttentionInterface.register(ATTENTION, attention)

@@ -96,7 +96,6 @@ def grid_line(trace: Trace, points: dict[tuple[int, int], ReplayOutcome], machin
     """
     base = recorded_config(trace)
     branches = base.num_branches if "num_branches" in METHODS[base.method].settings else 0
-    costs = machine and {**cost_drawing(machine), "milliseconds": 1e3 * machine.plain()}
     return {
         "event": "Replays",
         "run": trace.header["run"],
@@ -105,5 +104,5 @@ def grid_line(trace: Trace, points: dict[tuple[int, int], ReplayOutcome], machin
             [k, gamma, list(outcome.committed), msgspec.to_builtins(outcome.works)]
             for (k, gamma), outcome in points.items()
         ],
-        "here": costs,
+        "here": machine and {**cost_drawing(machine), "milliseconds": 1e3 * machine.plain()},
     }

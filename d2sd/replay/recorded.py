@@ -148,12 +148,11 @@ class ReplayOutcome:
 
 def recorded_outcome(trace: Trace) -> ReplayOutcome:
     """Returns the outcome of the recorded run itself, without a replay."""
-    hits = [boundary_hit(step) for step in trace.steps]
     return ReplayOutcome(
         recorded_config(trace),
         tuple(len(step.committed) for step in trace.steps),
         tuple(works_of(trace)),
-        tuple(hit for hit in hits if hit is not None),
+        tuple(hit for step in trace.steps if (hit := boundary_hit(step)) is not None),
         bool(trace.steps) and trace.steps[-1].committed[-1].proposer != "target",
     )
 
