@@ -20,7 +20,7 @@ from transformers import GenerationConfig
 
 from d2sd.bench.runner import BenchRun, Entry, Row
 from d2sd.engine import MODEL_CHAIN, Engine
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.target import Target
 
@@ -141,11 +141,16 @@ def _stock_drafter(drafter: DFlashDraftModel | None) -> Any:
     except ImportError:
         raise InputError(f"transformers {transformers.__version__} has no DFlash speculation (5.23 has it)") from None
     form = drafter.form
-    if form.kind != "dflash" or form.masked or form.shift or form.draft_vocabulary or drafter.lm_head is not None:
-        raise InputError("transformers' DFlash network runs only DFlash v1 drafters with full attention")
+    require(
+        form.kind == "dflash"
+        and not form.masked
+        and not form.shift
+        and not form.draft_vocabulary
+        and drafter.lm_head is None,
+        "transformers' DFlash network runs only DFlash v1 drafters with full attention",
+    )
     ours = drafter.config
-    if ours.attention_bias:
-        raise InputError("transformers' DFlash network has no attention biases, but this drafter has them")
+    require(not ours.attention_bias, "transformers' DFlash network has no attention biases, but this drafter has them")
     shared = (
         "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
         "head_dim", "rms_norm_eps", "rope_parameters", "max_position_embeddings", "hidden_act", "block_size",

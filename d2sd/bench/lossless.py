@@ -18,7 +18,7 @@ from torch import Tensor
 from d2sd.bench.runner import Entry, Row
 from d2sd.bench.settings import BenchSetting, make_setting, uses
 from d2sd.config import DecodeConfig
-from d2sd.errors import InputError
+from d2sd.errors import require
 from d2sd.nets.attention import BACKENDS
 
 DEFAULT_MARGIN = 0.25
@@ -116,8 +116,7 @@ def grid(
     """
     for method in methods:
         name, *fields = method.split(":")
-        if fields:
-            raise InputError(f"--check-lossless varies γ and K itself; write {name} and give --gamma and --branches")
+        require(not fields, f"--check-lossless varies γ and K itself; write {name} and give --gamma and --branches")
     settings: dict[str, BenchSetting] = {}
     for config, gamma, backend in product([replace(base, method=m) for m in methods], gammas, BACKENDS):
         used = uses(config.method)

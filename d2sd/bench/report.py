@@ -14,7 +14,7 @@ from d2sd.bench.provenance import as_markdown, described
 from d2sd.bench.runner import BenchRun, Entry, Row
 from d2sd.calibration.resampling import Resampler
 from d2sd.calibration.text import Table, decimal, markdown_text
-from d2sd.errors import InputError
+from d2sd.errors import require
 from d2sd.trace.files import make_folder, write_whole
 
 PLAIN = "autoregressive"
@@ -35,11 +35,11 @@ def pooled(about: Row, runs: Sequence[BenchRun], entries: Sequence[Entry], seed:
     """
     short = {r.prompt for r in runs if not r.steps}
     counted = [r for r in runs if r.prompt not in short]
-    if not counted:
-        raise InputError(
-            "for every prompt, a text ended with prefill, so there is no cycle to count; use --chat for a chat model, or prompts that lead "
-            "to longer texts"
-        )
+    require(
+        counted,
+        "for every prompt, a text ended with prefill, so there is no cycle to count; use --chat for a chat model, or prompts that lead "
+        "to longer texts",
+    )
     domains = sorted({r.domain for r in counted})
     return {
         **about,

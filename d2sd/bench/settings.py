@@ -8,7 +8,7 @@ from itertools import product
 
 from d2sd.config import SETTINGS, DecodeConfig
 from d2sd.engine import Engine
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.methods import METHODS
 from d2sd.methods.base import TREE_SETTINGS
 
@@ -62,8 +62,7 @@ def parse_settings(methods: str, sweeps: Sequence[str], base: DecodeConfig) -> l
         for pair in pairs:
             name, _, value = pair.partition("=")
             field = _field(name, entry)
-            if field not in uses(method):
-                raise InputError(f"method {method!r} does not use {name}; leave it out of {entry!r}")
+            require(field in uses(method), f"method {method!r} does not use {name}; leave it out of {entry!r}")
             explicit[field] = value
         free = {f: v for f, v in swept.items() if f in uses(method) and f not in explicit}
         for chosen in product(*free.values()):
@@ -82,8 +81,7 @@ def make_setting(base: DecodeConfig, overrides: dict[str, object]) -> BenchSetti
 
 def _field(name: str, where: str) -> str:
     field = SYMBOLS.get(name.strip(), name.strip())
-    if field not in FIELDS:
-        raise InputError(f"cannot read {where!r}: {name.strip()!r} is not one of {', '.join((*SYMBOLS, *FIELDS))}")
+    require(field in FIELDS, f"cannot read {where!r}: {name.strip()!r} is not one of {', '.join((*SYMBOLS, *FIELDS))}")
     return field
 
 

@@ -28,7 +28,7 @@ from d2sd.config import DecodeConfig
 from d2sd.decoding.drafters import slots
 from d2sd.decoding.verifier import Verifier
 from d2sd.engine import Engine
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.nets.drafter import DFlashDraftModel, drafter_config
 from d2sd.nets.dtypes import DTYPES
 from d2sd.nets.models import Models
@@ -359,10 +359,8 @@ def random_engine(name: str, dtype: str, device: str, passes: str, positions: in
 
     Raises ``InputError`` for an unknown shape or dtype, or if there is not enough memory.
     """
-    if name not in SHAPES:
-        raise InputError(f"unknown shape {name!r}; choose one of: {', '.join(SHAPES)}")
-    if dtype not in DTYPES:
-        raise InputError(f"unknown dtype {dtype!r}; choose one of: {', '.join(DTYPES)}")
+    require(name in SHAPES, f"unknown shape {name!r}; choose one of: {', '.join(SHAPES)}")
+    require(dtype in DTYPES, f"unknown dtype {dtype!r}; choose one of: {', '.join(DTYPES)}")
     shape = SHAPES[name]._asdict()
     kind, layers = shape.pop("kind"), shape.pop("drafter_layers")
     config = (Qwen3Config if kind == "qwen3" else LlamaConfig)(

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.trace.metrics import DraftCosts, Work
 
 STAGES = ("first_draft", "second_draft", "verify")
@@ -226,8 +226,7 @@ def h200(method: str) -> StageCosts:
 
 def machine_of(name: str) -> StageCosts:
     """Returns the machine whose id is ``name``. Raises ``InputError`` if there is none."""
-    if name not in MACHINES:
-        raise InputError(f"there is no machine {name!r}; choose one of: {', '.join(MACHINES)}")
+    require(name in MACHINES, f"there is no machine {name!r}; choose one of: {', '.join(MACHINES)}")
     return MACHINES[name]
 
 

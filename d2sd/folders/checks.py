@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedConfig, Qwen3Config
 
-from d2sd.errors import InputError, first_line
+from d2sd.errors import InputError, first_line, require
 from d2sd.folders.store import check_place, hub_answers
 from d2sd.folders.weights import read_weights, tensor_shapes, weight_files
 from d2sd.nets.config_checks import Shapes, wrong_shapes
@@ -106,8 +106,7 @@ def published_config(source: str, **options: Any) -> dict[str, Any]:
     check_place(source)
     from_cache = not Path(source).exists() and not hub_answers()
     config: Any = PreTrainedConfig.get_config_dict(source, local_files_only=from_cache, **options)[0]
-    if not isinstance(config, dict):
-        raise InputError("its config.json is not a JSON object")
+    require(isinstance(config, dict), "its config.json is not a JSON object")
     return config
 
 

@@ -27,7 +27,7 @@ from transformers import modeling_gguf_pytorch_utils as gguf_reading
 from transformers.utils import logging as transformers_logging
 from transformers.utils.quantization_config import Mxfp4Config
 
-from d2sd.errors import InputError, first_line
+from d2sd.errors import InputError, first_line, require
 from d2sd.folders.checks import (
     MAPS,
     drafter_form,
@@ -80,10 +80,14 @@ def load_models(models: ModelSet, device: str | None = None, load_in_8bit: bool 
     """
     device = _check_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if load_in_8bit:
-        if find_spec("bitsandbytes") is None:
-            raise InputError("8-bit weights need the package bitsandbytes; install it or leave out --load-in-8bit")
-        if not torch.cuda.is_available():
-            raise InputError("8-bit weights need a CUDA GPU, and this machine has none; leave out --load-in-8bit")
+        require(
+            find_spec("bitsandbytes") is not None,
+            "8-bit weights need the package bitsandbytes; install it or leave out --load-in-8bit",
+        )
+        require(
+            torch.cuda.is_available(),
+            "8-bit weights need a CUDA GPU, and this machine has none; leave out --load-in-8bit",
+        )
     drafters = {part: source for part in ("eagle3", "first", "second") if (source := getattr(models, part)) is not None}
     for part, source in drafters.items():  # before the target, since loading the target may take long
         _check_kind(part, source)
@@ -194,8 +198,9 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         check_finite(model)
         target = Target(model if "device_map" in options else model.to(device), tokenizer, short_name(source))
         check_token_ids(target.end_ids, target.config.vocab_size, "eos_token_id")
-        if not tokenizer("a")["input_ids"]:
-            raise InputError("it has no tokenizer; put the tokenizer files of its model into the folder")
+        require(
+            tokenizer("a")["input_ids"], "it has no tokenizer; put the tokenizer files of its model into the folder"
+        )
         check_token_ids([max(tokenizer.get_vocab().values())], target.config.vocab_size, "tokenizer's id")
         check_passes(target)
         return target
@@ -246,10 +251,10 @@ def _check_device(device: str) -> str:
     if device == "auto":
         return device
     try:
-        if torch.device(device).type not in DEVICES:
-            raise InputError(
-                f"device {device!r} is not supported: losslessness was never tested on it; choose cpu or cuda"
-            )
+        require(
+            torch.device(device).type in DEVICES,
+            f"device {device!r} is not supported: losslessness was never tested on it; choose cpu or cuda",
+        )
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         if device.startswith("cuda") and not torch.cuda.is_available():
@@ -274,8 +279,7 @@ def load_drafter(source: str, dtype: torch.dtype, device: str, target: Target | 
         form, files = drafter_form(source, target and target.config), weight_files(source)
         fit = () if target is None else target_checks(form, target.config, second=True)
         for check in chain(fit, tensor_checks(files, form)):
-            if check.state == "fault":
-                raise InputError("; ".join(filter(None, (check.finding, check.fix))))
+            require(check.state != "fault", "; ".join(filter(None, (check.finding, check.fix))))
         weights = {name: w for key, w in read_weights(files).items() if (name := own_name(key))}
         d2t, _ = (weights.pop(part, None) for part in MAPS)
         model = network(form, weights)

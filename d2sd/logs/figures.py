@@ -14,7 +14,7 @@ from statistics import median, median_low
 from typing import Any, Literal
 
 from d2sd.calibration.text import count, percent
-from d2sd.errors import InputError
+from d2sd.errors import require
 from d2sd.trace.text import escaped
 from d2sd.trace.trace import Trace
 
@@ -433,8 +433,7 @@ def sources_of(requests: Iterable[Trace | Figures], log: str = "") -> list[Figur
         # acceptance does not grow with the position; rounded shares may
         joint.append(replace(one, log=log, by_position=tuple(accumulate(one.by_position, min))))
     sources = [one for one in _with_drafters(joint) if one.drafts or one.token_seconds or one.failures]
-    if not sources:
-        raise InputError("the log has no step with a draft, and no time of plain decoding")
+    require(sources, "the log has no step with a draft, and no time of plain decoding")
     return sorted(sources, key=lambda one: (not one.drafts, one.replica))[:MAX_SOURCES]
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.logs.figures import Figures
 from d2sd.logs.forms import form_of
 from d2sd.logs.printed import FENCE, MAX_LINE, SAMPLE, read_printed
@@ -59,8 +59,7 @@ def import_log(
             break
     every = chain(begun, every)
     lines, head = filterfalse(_is_fence, every), [*filterfalse(_is_fence, begun)]
-    if not head:
-        raise InputError("the log is empty")
+    require(head, "the log is empty")
     first = head[0][1]
     data = parsed(first)
     records: Iterator[tuple[str, Any]] | None = None

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from d2sd.errors import InputError
+from d2sd.errors import require
 from d2sd.nets import flashinfer
 from d2sd.nets.lean import KeyValue
 
@@ -171,8 +171,7 @@ def choose(name: str, device: torch.device, dtype: torch.dtype, head_dim: int, p
         reason = "supports neither sliding windows nor attention sinks, and this target has one of them"
     if name == "auto":
         return "cascade" if reason else "flashinfer"
-    if reason:
-        raise InputError(f"the attention backend flashinfer {reason}; use cascade or auto")
+    require(not reason, f"the attention backend flashinfer {reason}; use cascade or auto")
     return "flashinfer"
 
 

@@ -17,7 +17,7 @@ from transformers.activations import ACT2FN
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING
 
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.methods.base import MAX_BLOCK
 
 Raw = Mapping[str, Any]  # a JSON object
@@ -142,11 +142,6 @@ def object_at(config: Raw, path: str) -> Raw:
     part = config.get(path) if path else config
     require(part is None or isinstance(part, Mapping), f"its {path} is not a JSON object")
     return part or {}
-
-
-def require(ok: bool, sentence: str) -> None:
-    if not ok:
-        raise InputError(sentence)
 
 
 def short(value: Any) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple, cast, get_args
 
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.nets.config_checks import (
     BLOCK_OPTIONS,
     EAGLE3_OPTIONS,
@@ -25,7 +25,6 @@ from d2sd.nets.config_checks import (
     object_at,
     refuse_options,
     refuse_others,
-    require,
     short,
 )
 

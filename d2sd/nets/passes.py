@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from d2sd.__about__ import on_zero_gpu
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.nets.attention import Backend, make_backend
 from d2sd.nets.caches import KeyValueCache
 from d2sd.nets.flashinfer import KERNELS, FlashInfer
@@ -139,8 +139,7 @@ def choose_mode(mode: str, device: torch.device, capturable: bool, fixable: bool
 
     Raises ``InputError`` if the mode is unknown or not possible.
     """
-    if mode not in MODES:
-        raise InputError(f"unknown kind of passes {mode!r}; choose one of: {', '.join(MODES)}")
+    require(mode in MODES, f"unknown kind of passes {mode!r}; choose one of: {', '.join(MODES)}")
     possible = device.type == "cuda" and capturable and not on_zero_gpu()
     if mode == "captured" and not possible:
         raise InputError(

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
-from d2sd.errors import InputError, first_line
+from d2sd.errors import InputError, first_line, require
 from d2sd.nets.attention import Backend, attend_dense
 from d2sd.nets.caches import CacheWindow, KeyValueCache, LayerCache, LinearState, Ring
 from d2sd.nets.lean import Kernels, MergedLayers, merged_layers
@@ -312,8 +312,7 @@ def chat_ids(tokenizer: Any, name: str, messages: Sequence[Mapping[str, str]], t
     special token, so that the template seems to be applied already.
     """
     template = tokenizer.chat_template
-    if not template:
-        raise InputError(f"{name} has no chat template; give the prompt without one")
+    require(template, f"{name} has no chat template; give the prompt without one")
     special = (t.content for t in tokenizer.added_tokens_decoder.values() if t.special)
     if begun := next((t for t in special if messages[-1]["content"].lstrip().startswith(t)), None):
         raise InputError(

@@ -13,7 +13,7 @@ from d2sd.config import DecodeConfig
 from d2sd.costs.machines import StageCosts, cost_drawing
 from d2sd.costs.runs import recording_machine
 from d2sd.engine import Engine
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.methods import METHODS
 from d2sd.replay.questions import check_same_weights
 from d2sd.replay.recorded import Replay, ReplayOutcome, recorded_config
@@ -46,10 +46,14 @@ def settings_grid(engine: Engine, base: DecodeConfig) -> dict[tuple[int, int], D
     Raises ``InputError`` if K and γ do not determine the drafts of this run.
     """
     method = METHODS[base.method]
-    if base.temperature != 0:
-        raise InputError("other K and γ need a run at temperature 0: only then is the text the same for every setting")
-    if base.cost_aware or "block_size" not in method.settings:
-        raise InputError("the settings K and γ do not determine the drafts of this run")
+    require(
+        base.temperature == 0,
+        "other K and γ need a run at temperature 0: only then is the text the same for every setting",
+    )
+    require(
+        not base.cost_aware and "block_size" in method.settings,
+        "the settings K and γ do not determine the drafts of this run",
+    )
     several = "num_branches" in method.settings
     branches = sorted({*BRANCHES, base.num_branches}) if several else [0]
     # γ₂ equals γ unless the run set it separately
@@ -57,8 +61,8 @@ def settings_grid(engine: Engine, base: DecodeConfig) -> dict[tuple[int, int], D
     configs = {}
     for k, gamma in itertools.product(branches, sorted({*BLOCKS, base.block_size or BLOCKS[-1]})):
         used = "dflash" if several and not k else method.id
-        setting = replace(base, method=used, num_branches=max(1, k), block_size=gamma, second_block_size=second)
         try:
+            setting = replace(base, method=used, num_branches=max(1, k), block_size=gamma, second_block_size=second)
             configs[k, gamma] = engine.resolve(setting)
         except InputError:  # K exceeds the number of prefixes, or γ exceeds the drafter's block size
             continue

@@ -20,7 +20,7 @@ from d2sd.costs.runs import works_of
 from d2sd.decoding.cost_aware import Experience
 from d2sd.decoding.drafters import CachedDrafters
 from d2sd.engine import Engine
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.methods import METHODS, Drafters, FirstDraft
 from d2sd.nets.target import LayerTaps, Target
 from d2sd.trace.metrics import Work, boundary_hit
@@ -73,8 +73,10 @@ def recorded_config(trace: Trace) -> DecodeConfig:
 
 def recorded_text(trace: Trace) -> Text:
     """Returns the text of a run, without features. Raises ``InputError`` if the run cannot be replayed."""
-    if recorded_config(trace).temperature != 0:
-        raise InputError("a replay needs a run at temperature 0, where the text is the same for all settings")
+    require(
+        recorded_config(trace).temperature == 0,
+        "a replay needs a run at temperature 0, where the text is the same for all settings",
+    )
     if missing := {"prompt", "tokens", "target"}.intersection(trace.missing):
         raise InputError(
             f"this log is incomplete (missing: {', '.join(sorted(missing))}), so it cannot be replayed; vLLM returns all tokens "
@@ -86,8 +88,10 @@ def recorded_text(trace: Trace) -> Text:
 
 def check_fits(target: Target, ids: Sequence[int]) -> None:
     """Raises ``InputError`` if this target cannot have written the tokens ``ids``, since an id or their number is too large for it."""
-    if max(ids) >= target.config.vocab_size or len(ids) > target.max_positions:
-        raise InputError(f"this run was not made with the model {target.name}: its token ids or its length do not fit")
+    require(
+        max(ids) < target.config.vocab_size and len(ids) <= target.max_positions,
+        f"this run was not made with the model {target.name}: its token ids or its length do not fit",
+    )
 
 
 @torch.inference_mode()
@@ -174,8 +178,9 @@ class Replay:
         models = engine.models
         target = models.target
         text = recorded_text(recorded) if isinstance(recorded, Trace) else recorded
-        if not text.start or not text.anchors:
-            raise InputError("the trace contains no text to replay; record a run of at least two tokens")
+        require(
+            text.start and text.anchors, "the trace contains no text to replay; record a run of at least two tokens"
+        )
         check_fits(target, text.ids)
         served = isinstance(recorded, Trace) and recorded.header["method"] not in METHODS
         most_others = MOST_OTHERS * (len(text.ids) - text.start) if served else 0  # a server may round differently
