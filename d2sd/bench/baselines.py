@@ -39,7 +39,7 @@ def stock_twin(target: Target) -> Any:
     # drafters read raw outputs of decoder layers; by default, transformers normalises the last layer's output
     config.tie_last_hidden_states = False
     with init_empty_weights():
-        stock: Any = type(target.model)
+        stock = type(target.model)
         twin = stock._from_config(config, attn_implementation=STOCK_ATTENTION if stock._supports_sdpa else "eager")
     twin.load_state_dict(target.model.state_dict(), assign=True)
     twin.tie_weights()
@@ -91,7 +91,7 @@ def _generate(target: Target, twin: Any, max_new_tokens: int, options: Row, ids:
     prompt = torch.tensor([list(ids)], device=target.device)
     passes: list[float] = []
     # position ids of the second pass, whose first row is the last token that prefill committed
-    begins: list[Any] = []
+    begins = []
 
     def count(_: Any, __: Any, given: Row, ___: Any) -> None:
         if not passes and prompt.is_cuda:
@@ -155,7 +155,7 @@ def _stock_drafter(drafter: DFlashDraftModel | None) -> Any:
         "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
         "head_dim", "rms_norm_eps", "rope_parameters", "max_position_embeddings", "hidden_act", "block_size",
     )  # fmt: skip
-    config: Any = MuseGlimmerAssistantConfig(
+    config = MuseGlimmerAssistantConfig(
         **{name: getattr(ours, name) for name in shared},
         layer_types=["full_attention"] * ours.num_hidden_layers,
         mask_token_id=drafter.mask_token_id,

@@ -121,7 +121,7 @@ def grid(
     for config, gamma, backend in product([replace(base, method=m) for m in methods], gammas, BACKENDS):
         used = uses(config.method)
         for k in (k for k in branches if k < gamma) if "num_branches" in used else (0,):
-            values: dict[str, object] = {"block_size": gamma, "backend": backend, "num_branches": k}
+            values = {"block_size": gamma, "backend": backend, "num_branches": k}
             setting = make_setting(config, {field: value for field, value in values.items() if field in used})
             settings.setdefault(setting.label, setting)
     return list(settings.values())

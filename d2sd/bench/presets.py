@@ -99,11 +99,11 @@ def cost_aware_table(by_domain: dict[str, list[dict[str, Any]]]) -> Table:
 
     by_domain: for each domain, the rows of ``d2sd.bench.report.summarise``.
     """
-    table: list[tuple[str, ...]] = []
+    table = []
     # baselines, which have no config, are left out
     settings = {domain: [row for row in rows if row["config"]] for domain, rows in by_domain.items()}
     for label in dict.fromkeys(r["label"] for rows in settings.values() for r in rows if r["config"]["cost_aware"]):
-        ratios: list[tuple[float | None, float | None]] = []
+        ratios = []
         for domain, rows in settings.items():
             row = next(r for r in rows if r["label"] == label)
             alike = row["method"], FIXED_ALIKE.get(row["method"])

@@ -91,7 +91,7 @@ def parse_prompts(text: str, name: str, limit: int | None = None) -> list[Prompt
 def _prompt(line: str, where: str) -> Prompt:
     require(len(line) <= MAX_LINE, f"{where}: longer than {MAX_LINE} characters")
     try:
-        row: Any = json.loads(line)
+        row = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: not JSON ({str(error)[:100]})") from None
     require(isinstance(row, dict), f"{where}: not an object")
@@ -149,7 +149,7 @@ def _texts(source: str) -> Iterator[str]:
         int(datasets.__version__.split(".")[0]) >= MIN_VERSION,
         f"prompts of a hub data set need datasets {MIN_VERSION} or newer, not {datasets.__version__}; upgrade it",
     )
-    rows: Iterable[Mapping[str, Any]] = datasets.load_dataset(name, configuration, split=split, streaming=True)
+    rows = datasets.load_dataset(name, configuration, split=split, streaming=True)
     for number, row in enumerate(rows, 1):
         if column not in row:
             raise InputError(f"{source}: there is no column {column}; the columns are {', '.join(map(str, row))[:160]}")

@@ -74,7 +74,7 @@ def _row(entry: Entry, runs: list[BenchRun], plain: list[BenchRun] | None, seed:
     hits, predicted = (sum(r.boundary_hits[n] for r in runs) for n in (0, 1))
     nodes = [r.nodes for r in runs if r.nodes is not None]
     passes = [r.draft_passes for r in runs if r.draft_passes is not None]
-    row: Row = {
+    row = {
         "label": entry.label,
         "method": entry.config.method if entry.config else entry.label,
         "config": None if entry.config is None else asdict(entry.config),

@@ -129,7 +129,7 @@ def _median(runs: list[BenchRun]) -> BenchRun:
 
 def collect(batches: Iterator[list[T]]) -> tuple[list[T], bool]:
     """Returns the items of all batches that were completed, and whether Ctrl-C ended the iteration."""
-    items: list[T] = []
+    items = []
     try:
         for batch in batches:
             items += batch

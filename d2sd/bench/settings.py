@@ -50,7 +50,7 @@ def parse_settings(methods: str, sweeps: Sequence[str], base: DecodeConfig) -> l
     Raises ``InputError`` if a text cannot be read.
     """
     entries = list(METHODS) if methods == "all" else [m.strip() for m in methods.split(",")]
-    swept: dict[str, list[str]] = {}
+    swept = {}
     for sweep in sweeps:
         name, _, values = sweep.partition("=")
         swept[_field(name, sweep)] = [v.strip() for v in values.split(",")]
@@ -58,7 +58,7 @@ def parse_settings(methods: str, sweeps: Sequence[str], base: DecodeConfig) -> l
     for entry in entries:
         method, *pairs = entry.split(":")
         config = replace(base, method=method)
-        explicit: dict[str, str] = {}
+        explicit = {}
         for pair in pairs:
             name, _, value = pair.partition("=")
             field = _field(name, entry)

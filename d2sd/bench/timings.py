@@ -152,7 +152,7 @@ class Bench:
 
     def cycle(self) -> tuple[dict[str, float], int]:
         """Returns the median milliseconds of each stage and of a whole cycle, by name, and the median number of verified nodes."""
-        seconds, nodes = list[dict[str, float]](), list[int]()
+        seconds, nodes = [], []
         for turn in range(WARM_UP + self.repeats):
             began = time.perf_counter()
             event = self.run.step()()

@@ -67,7 +67,7 @@ def matrix_panel(matrix: Matrix) -> Panel:
         for n, label in enumerate(labels)
     ]
     most = max([1, *chain.from_iterable(counts)])
-    cells: Properties = {
+    cells = {
         "type": "heatmap",
         "x": places,
         "y": places,

@@ -298,7 +298,7 @@ def stops_panel(stops: Stops) -> Panel:
     ticks = [name if n % 3 == 0 else "" for n, name in enumerate(["none", *(f"{t:g}" for t in THRESHOLDS)])]
     bottom, heights = ("y3", [(0.62, 1), (0.33, 0.55), (0, 0.26)]) if stops.machine else ("y2", [(0.42, 1), (0, 0.34)])
     lengths = {"showgrid": False, "range": [0.5, whole.value + 0.5], "dtick": max(1, round(whole.value / 5))}
-    axes: Properties = {
+    axes = {
         "xaxis": places_axis(ticks, "threshold", anchor=bottom, domain=[0, 0.56]),
         "xaxis2": axis("drafted tokens", anchor=bottom, domain=[0.6, 1], **lengths),
         "yaxis": axis("α", domain=heights[0], nticks=6),

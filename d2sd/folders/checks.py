@@ -105,7 +105,7 @@ def published_config(source: str, **options: Any) -> dict[str, Any]:
     """
     check_place(source)
     from_cache = not Path(source).exists() and not hub_answers()
-    config: Any = PreTrainedConfig.get_config_dict(source, local_files_only=from_cache, **options)[0]
+    config = PreTrainedConfig.get_config_dict(source, local_files_only=from_cache, **options)[0]
     require(isinstance(config, dict), "its config.json is not a JSON object")
     return config
 
@@ -313,7 +313,7 @@ def _missing(missing: Sequence[str], surplus: Sequence[str], wanted: Shapes, sto
     missing: names of the missing tensors.
     surplus: names of the unknown tensors.
     """
-    meant: dict[str, str] = {}
+    meant = {}
     for name in missing[:MOST_TRIED]:
         alike = [s for s in surplus[:MOST_TRIED] if stored[s] == wanted[name] and len(s) < 2 * len(name)]
         near = difflib.get_close_matches(name, alike, 2, MIN_SIMILARITY)

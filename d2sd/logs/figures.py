@@ -412,7 +412,7 @@ def sources_of(requests: Iterable[Trace | Figures], log: str = "") -> list[Figur
 
     log: name of the log, if there are several. Raises ``InputError`` if the log has no figures.
     """
-    rows, room = list[Figures](), MAX_LENGTHS
+    rows, room = [], MAX_LENGTHS
     for one in requests:
         row = of_trace(one) if isinstance(one, Trace) else one
         rows.append(replace(row, by_length=row.by_length[:room]))
@@ -425,7 +425,7 @@ def sources_of(requests: Iterable[Trace | Figures], log: str = "") -> list[Figur
     drafting = {row.kind for row in rows if row.drafts and row.unit == "interval"}
     groups = by_source([row for row in rows if row.drafts or row.kind not in drafting])
     sglang = [row for row in rows if row.kind == ("sglang", "interval")]
-    joint = list[Figures]()
+    joint = []
     for group in groups:
         one = joined(group)
         if one.draft_length is None and one.kind == ("sglang", "interval"):

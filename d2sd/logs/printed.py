@@ -123,7 +123,7 @@ def _split(lines: Iterable[str]) -> Iterator[str]:
 def _rows(lines: Iterable[str]) -> Iterator[Figures]:
     """Yields the rows in the order in which they end. Rows of ``/metrics`` pages come last."""
     pages: Pages = {}
-    row: _Row | None = None
+    row = None
     stated: Values = {}
     recent: deque[str] = deque(maxlen=AROUND)
     timed, previous = set[str](), ""

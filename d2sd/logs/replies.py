@@ -109,7 +109,7 @@ def merged(parts: list[Fields]) -> Fields:
 
     The parts are also kept under the key ``PARTS``, because llama.cpp's steps are computed from their running totals.
     """
-    reply: Fields = {name: value for part in parts for name, value in part.items() if value is not None}
+    reply = {name: value for part in parts for name, value in part.items() if value is not None}
     text, ids, finish = "", list[Any](), None
     for part in parts:
         choice = first_of(part, "choices")
@@ -169,7 +169,7 @@ def _contradictions(request: Request, stats: Fields, reported: Fields) -> Iterat
     for step, (a, d) in enumerate(zip(accepted, drafted, strict=False)):
         if a > d:
             yield f".per_step_accepted[{step}]: {a} tokens accepted of {d} drafted"
-    totals = list[tuple[str, str, int]]()
+    totals = []
     histogram = Counter(dict(enumerate(reported.get("counts", ()))))
     if "counts" in reported:
         part = ": the histogram"

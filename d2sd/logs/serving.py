@@ -106,7 +106,7 @@ def complete(server: Server, engine: str, prompt: str, tokens: int) -> Request:
 
     Raises ``InputError`` if the server does not answer, or does not return figures of drafts.
     """
-    given: Fields = {"prompt": prompt}
+    given = {"prompt": prompt}
     if engine == "vllm":
         options = {"model": served_model(server), "max_tokens": tokens, "temperature": 0, "return_token_ids": True}
         return read_vllm(server.request("/v1/completions", options | given) | given, "reply")
@@ -117,7 +117,7 @@ def complete(server: Server, engine: str, prompt: str, tokens: int) -> Request:
         "n_predict": tokens, "temperature": 0, "stream": True, "timings_per_token": True, "return_tokens": True, "cache_prompt": False
     }  # fmt: skip
     tokenized = server.request("/tokenize", {"content": prompt, "add_special": True, "with_pieces": True})
-    pieces = list[Piece]()
+    pieces = []
     with suppress(InputError):  # older servers return no pieces
         pieces = convert(tokenized.get("tokens"), list[Piece], "tokens")
     lines = (line for line in enumerate(server.lines("/completion", options | given), 1) if line[1].strip())

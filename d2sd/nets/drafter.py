@@ -434,7 +434,7 @@ def _plain_weights(layer: Any, kind: TargetType) -> dict[str, Tensor]:
     """Returns the weights of a target's layer as Qwen3 stores them: queries without output gates, and norm weights without an
     offset.
     """
-    weights: dict[str, Tensor] = layer.state_dict()
+    weights = layer.state_dict()
     if kind.gated:
         query = weights["self_attn.q_proj.weight"]
         heads = query.view(-1, 2, layer.self_attn.head_dim, query.shape[1])

@@ -294,7 +294,7 @@ def _agreed(values: Mapping[str, Any], verb: str = "is") -> Any:
 
 def _taps(raw: Raw) -> tuple[int, ...]:
     """Returns the target layers that a drafter reads, counted from 0; empty if no key names them. Keys that name them must agree."""
-    by_path: dict[str, tuple[int, ...]] = {}
+    by_path = {}
     for path, first in TAPS.items():
         if (numbers := _value(raw, path)) in (None, []):
             continue
@@ -363,7 +363,7 @@ def _attention(layer: Raw, options: Raw, kind: Kind) -> tuple[tuple[int | None, 
     key = "swa_window_size" if swa else "sliding_window"
     window = (options if swa else layer).get(key)
     require(not any(sliding) or bool(window), f"its {key} is missing")
-    causal: bool | None = False if swa else None  # in all layers; None: only in sliding layers
+    causal = False if swa else None  # in all layers; None: only in sliding layers
     if "speculators_model_type" not in options:
         causal = next((options[key] for key in ("is_causal", "causal", "causal_head") if key in options), causal)
     elif options.get("sliding_window_non_causal", kind == "dflash2"):

@@ -113,7 +113,7 @@ class Target:
 
     def __init__(self, model: PreTrainedModel, tokenizer: Any, name: str):
         check_supported(model.config, name)
-        config: Any = text_config(model.config)
+        config = text_config(model.config)
         model.set_attn_implementation(ATTENTION)
         _fuse_norms(model, target_type(config).norm)
         self.model: Any = model.eval().requires_grad_(False)

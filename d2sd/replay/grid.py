@@ -81,7 +81,7 @@ def replay_grid(engine: Engine, trace: Trace, baseline: Baseline | None = None) 
     configs = settings_grid(engine, base)
     check_same_weights(engine, trace, PARTS)
     yield GridProgress(0, len(configs))
-    replay, points = Replay(engine, trace), dict[tuple[int, int], ReplayOutcome]()
+    replay, points = Replay(engine, trace), {}
     for setting, config in configs.items():
         points[setting] = replay.run(config)
         yield GridProgress(len(points), len(configs))

@@ -235,7 +235,7 @@ class Replay:
             drafters.method = replace(drafters.method, select=from_boundary)
         anchor = self.begin  # index of the anchor; the first one is the token from prefill
         self.commit(drafters, 0, anchor)
-        committed, works, hits, cut = list[int](), list[Work](), list[bool](), False
+        committed, works, hits, cut = [], [], [], False
         while anchor + 1 < len(ids):
             with self.engine.lock:
                 proposal = drafters.propose(ids[: anchor + 1])
