@@ -255,7 +255,7 @@ def cost_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int, 
         *((f"K = {k}, recording off", {"num_branches": k, "inspect": False}) for k in (3, 4) if k < block),
         *((f"γ = {g}", {"block_size": g, "num_branches": min(4, g - 1)}) for g in (4, 8, 16) if g <= block),
     ]
-    rows: list[Row] = []
+    rows = []
     for label, change in changes:
         bench = Bench(engine, replace(config, **change), context, engine.mode, repeats, layers)
         times, nodes = bench.cycle()

@@ -162,7 +162,7 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
     """
     source = target_folder(source)
     path, folder = Path(source), source
-    gguf: dict[str, Any] = {}
+    gguf = {}
     if path.suffix.lower() == ".gguf":
         folder, gguf = str(path.resolve().parent), {"gguf_file": path.name}
     options: dict[str, Any] = {}

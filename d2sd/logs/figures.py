@@ -391,7 +391,7 @@ def joined(rows: Sequence[Figures]) -> Figures:
 def of_trace(trace: Trace) -> Figures:
     """Returns the figures of a trace. Steps without a draft, and steps that the end of the text cut off, are left out."""
     length = len(trace.prefill.prompt_token_ids) + 1 if trace.prefill else 1
-    lengths, reached, drafted = list[tuple[int, float]](), Counter[int](), 0
+    lengths, reached, drafted = [], Counter[int](), 0
     for step in trace.steps:
         length += len(step.committed)
         if step.first_draft is not None and step.actual_boundary is not None:

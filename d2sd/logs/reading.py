@@ -51,7 +51,7 @@ def import_log(
     bad: called with the error of an invalid record, which is then skipped. None: the error is raised.
     """
     every = numbered(path, most)
-    begun, size = list[tuple[int, bytes]](), 0
+    begun, size = [], 0
     for line in every:
         begun.append(line)
         size += len(line[1])
@@ -78,7 +78,7 @@ def import_log(
     if records is not None:
         yield from _requests(records, texts or Texts(), bad)
         return
-    row: Figures | None = None
+    row = None
     for row in read_printed(line.decode("utf-8", "replace") for _, line in every):
         yield row
     if row is None:

@@ -6,7 +6,7 @@ unusual only if chance does not explain it. Possible causes are listed as things
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from math import sqrt
 from statistics import fmean, geometric_mean, median, variance
