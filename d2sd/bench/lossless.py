@@ -117,13 +117,13 @@ def grid(
     for method in methods:
         name, *fields = method.split(":")
         require(not fields, f"--check-lossless varies γ and K itself; write {name} and give --gamma and --branches")
-    settings: dict[str, BenchSetting] = {}
+    settings = {}
     for config, gamma, backend in product([replace(base, method=m) for m in methods], gammas, BACKENDS):
         used = uses(config.method)
         for k in (k for k in branches if k < gamma) if "num_branches" in used else (0,):
             values = {"block_size": gamma, "backend": backend, "num_branches": k}
             setting = make_setting(config, {field: value for field, value in values.items() if field in used})
-            settings.setdefault(setting.label, setting)
+            settings[setting.label] = setting
     return list(settings.values())
 
 

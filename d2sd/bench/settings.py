@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
+from typing import NamedTuple
 
 from d2sd.config import SETTINGS, DecodeConfig
 from d2sd.engine import Engine
@@ -22,8 +23,7 @@ SYNTAX = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class BenchSetting:
+class BenchSetting(NamedTuple):
     """A method with its settings.
 
     label: the method and the changed settings, as they are written on the command line.
@@ -54,7 +54,7 @@ def parse_settings(methods: str, sweeps: Sequence[str], base: DecodeConfig) -> l
     for sweep in sweeps:
         name, _, values = sweep.partition("=")
         swept[_field(name, sweep)] = [v.strip() for v in values.split(",")]
-    settings: dict[str, BenchSetting] = {}
+    settings = {}
     for entry in entries:
         method, *pairs = entry.split(":")
         config = replace(base, method=method)
@@ -68,7 +68,7 @@ def parse_settings(methods: str, sweeps: Sequence[str], base: DecodeConfig) -> l
         for chosen in product(*free.values()):
             overrides = {**explicit, **dict(zip(free, chosen, strict=True))}
             setting = make_setting(config, {f: _value(f, v) for f, v in overrides.items()})
-            settings.setdefault(setting.label, setting)
+            settings[setting.label] = setting
     return list(settings.values())
 
 
@@ -108,7 +108,7 @@ def runnable(
     resolved, left_out = [], {}
     for setting in settings:
         try:
-            resolved.append(replace(setting, config=engine.resolve(setting.config)))
+            resolved.append(setting._replace(config=engine.resolve(setting.config)))
         except InputError as error:
             if not lenient:
                 raise

@@ -19,7 +19,6 @@ import torch
 from msgspec import structs
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
-from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast, Qwen3Config
 
@@ -32,7 +31,7 @@ from d2sd.errors import InputError, require
 from d2sd.nets.drafter import DFlashDraftModel, drafter_config
 from d2sd.nets.dtypes import DTYPES
 from d2sd.nets.models import Models
-from d2sd.nets.packed import PackedLayers
+from d2sd.nets.packed import PackedLayers, weight_bytes
 from d2sd.nets.passes import Passes
 from d2sd.nets.target import Target
 from d2sd.tree.tree import TokenTree, path_tree
@@ -78,10 +77,6 @@ def bandwidth(device: torch.device, repeats: int) -> float:
 def verify(verifier: Verifier, tree: TokenTree) -> list[int]:
     """Verifies a tree and returns the target's choices."""
     return verifier.logits(tree).argmax(-1).tolist()
-
-
-def weight_bytes(module: nn.Module) -> int:
-    return sum(p.numel() * p.element_size() for p in module.parameters())
 
 
 class Floors(NamedTuple):
@@ -145,10 +140,6 @@ class Bench:
         self.run = engine.generation([1] * (begin + 1), self.config, self.passes)
         for cache in (self.run.verifier.cache, *(d.cache for d in self.run.drafters.block_drafters)):
             cache.length = begin
-
-    def verify(self, tree: TokenTree) -> float:
-        """Returns how many seconds it takes to verify a tree, including the choice of tokens."""
-        return median_times([partial(verify, self.run.verifier, tree)], self.repeats, self.device)[0]
 
     def cycle(self) -> tuple[dict[str, float], int]:
         """Returns the median milliseconds of each stage and of a whole cycle, by name, and the median number of verified nodes."""
@@ -262,8 +253,10 @@ def cost_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int, 
         rows.append({"setting": label, **times, "nodes": nodes, "passes": bench.passes.mode})
     bench = Bench(engine, config, context, engine.mode, repeats, layers)
     for count in (16, 32, 64, 128):
-        time_ = 1e3 * bench.verify(path_tree(count))
-        rows.append({"setting": f"{count} nodes", "verify_ms": time_, "nodes": count, "passes": bench.passes.mode})
+        work = partial(verify, bench.run.verifier, path_tree(count))
+        (seconds,) = median_times([work], repeats, bench.device)
+        row = {"setting": f"{count} nodes", "verify_ms": 1e3 * seconds, "nodes": count, "passes": bench.passes.mode}
+        rows.append(row)
     return rows
 
 

@@ -41,7 +41,7 @@ from d2sd.folders.checks import (
 )
 from d2sd.folders.model_sets import ModelSet, resolve, short_name, target_folder
 from d2sd.folders.weights import read_weights, tensor_shapes, weight_files
-from d2sd.nets.config_checks import check_config, check_finite, check_shapes, check_token_ids
+from d2sd.nets.config_checks import MISMATCH, check_config, check_finite, check_shapes, check_token_ids
 from d2sd.nets.dtypes import DTYPES, can_mix, mixes_by_default
 from d2sd.nets.eagle3 import Eagle3DraftModel
 from d2sd.nets.layouts import DrafterForm, Eagle3Form
@@ -194,7 +194,7 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
                 info["unexpected_keys"] = [k for k in info["unexpected_keys"] if not OTHER_PARTS.match(k)]
             kinds = ("missing_keys", "unexpected_keys", "mismatched_keys")
             if wrong := [f"{k.replace('_', ' ')} {sorted(map(str, info[k]))[:3]}" for k in kinds if info.get(k)]:
-                raise InputError(f"its weights do not match its config ({'; '.join(wrong)})")
+                raise InputError(f"{MISMATCH} ({'; '.join(wrong)})")
         check_finite(model)
         target = Target(model if "device_map" in options else model.to(device), tokenizer, short_name(source))
         check_token_ids(target.end_ids, target.config.vocab_size, "eos_token_id")
@@ -211,7 +211,7 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         ) from error
     except Exception as error:
         mismatched = "ignore_mismatched_sizes" in str(error)
-        reason = "its weights do not match its config" if mismatched else first_line(error, 400)
+        reason = MISMATCH if mismatched else first_line(error, 400)
         if gguf and not isinstance(error, InputError):
             reason = f"the GGUF file is truncated, damaged or of an unknown kind; download it again ({reason})"
         raise InputError(f"cannot load the target {source}: {reason}") from error

@@ -20,6 +20,7 @@ All backends have this signature:
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -53,9 +54,9 @@ def attend_dense(
         key, value = joined
     mask = None
     if block_mask is not None or seen is not None:
-        device = query.device
-        prefix_mask = torch.ones(context, dtype=torch.bool, device=device) if seen is None else seen
-        block_mask = torch.ones(rows, rows, dtype=torch.bool, device=device) if block_mask is None else block_mask
+        ones = partial(torch.ones, dtype=torch.bool, device=query.device)
+        prefix_mask = ones(context) if seen is None else seen
+        block_mask = ones(rows, rows) if block_mask is None else block_mask
         mask = torch.cat([prefix_mask.expand(rows, -1), block_mask], dim=1)
     return attend_masked(query, key, value, mask, scale, sinks)
 

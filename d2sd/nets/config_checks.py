@@ -51,6 +51,7 @@ HARMLESS = (  # options that may be true: they do not affect the output
 )  # fmt: skip
 ROPES = ("rope_parameters", "rope_scaling")
 ROPE_TYPES = sorted({"default", *ROPE_INIT_FUNCTIONS})
+MISMATCH = "its weights do not match its config"
 ENGINES = "vLLM or SGLang"  # engines that may run drafters that are refused here
 # Unsupported kinds of drafters: pattern of key=value in a config → description, and engine that may run it
 UNSUPPORTED = {
@@ -197,7 +198,7 @@ def check_shapes(held: Shapes, model: nn.Module) -> None:
     numbers, needed = (sum(map(prod, shapes.values())) for shapes in (held, wanted))
     require(
         needed <= 3 * numbers,
-        f"its weights do not match its config ({numbers} numbers are stored, and its config needs {needed})",
+        f"{MISMATCH} ({numbers} numbers are stored, and its config needs {needed})",
     )
 
 
@@ -205,7 +206,7 @@ def wrong_shapes(held: Shapes, wanted: Shapes) -> dict[str, str]:
     """Returns a clause for each tensor whose stored shape differs from the wanted one, by name."""
     names = [name for name in sorted(held.keys() & wanted.keys()) if held[name] != wanted[name]]
     return {
-        name: f"its weights do not match its config ({name} has shape {list(held[name])}, and its config needs {list(wanted[name])})"
+        name: f"{MISMATCH} ({name} has shape {list(held[name])}, and its config needs {list(wanted[name])})"
         for name in names
     }
 

@@ -43,11 +43,11 @@ class Models:
                 raise InputError(f"drafter {drafter.config.name_or_path}: {wrong}")
             self.target.taps.add(drafter.target_layer_ids)
         if self.draft_model is not None:
-            vocabularies = [
+            ours, targets = (
                 (net.config.vocab_size, net.tokenizer.get_vocab()) for net in (self.draft_model, self.target)
-            ]
+            )
             require(
-                vocabularies[0] == vocabularies[1],
+                ours == targets,
                 f"draft model {self.draft_model.name} has a different vocabulary from the target {self.target.name}: "
                 "they do not fit",
             )

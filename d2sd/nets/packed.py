@@ -44,6 +44,10 @@ def product(weight: Tensor, half: bool = False) -> Product:
     return partial(F.linear, weight=weight.T.contiguous().T)  # column-major, faster for a single row
 
 
+def weight_bytes(model: nn.Module) -> int:
+    return sum(p.numel() * p.element_size() for p in model.parameters())
+
+
 def mask_after(length: int, seen: Tensor) -> Tensor:
     """Returns an additive attention mask, (R, length + R) float32, for R rows that all attend to the ``length`` committed slots.
 
@@ -82,7 +86,7 @@ class PackedLayers(LeanLayers):
     def possible(model: nn.Module, config: Any) -> bool:
         """Whether a model is small, is in float32 on a CPU, and has only ``plain`` layers without windows."""
         float32 = all(p.device.type == "cpu" and p.dtype == torch.float32 for p in model.parameters())
-        small = sum(p.numel() * p.element_size() for p in model.parameters()) <= MAX_BYTES
+        small = weight_bytes(model) <= MAX_BYTES
         return small and float32 and set(layer_kinds(config)) == {"full"} and LeanLayers.plain(model, config)
 
     def _context_product(self) -> Product:

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from d2sd.__about__ import on_zero_gpu
 from d2sd.errors import InputError, require
-from d2sd.nets.attention import Backend, make_backend
+from d2sd.nets.attention import make_backend
 from d2sd.nets.caches import KeyValueCache
 from d2sd.nets.flashinfer import KERNELS, FlashInfer
 from d2sd.nets.lean import TORCH, Kernels
@@ -162,11 +162,11 @@ class Passes:
 
     def __init__(self, mode: Mode, backend: str, capacity: int, device: torch.device, merged: bool = True):
         self.mode, self.device = mode, device
-        self.capacity = capacity if mode == "eager" else context_shape(capacity)
-        self.backend: Backend = make_backend(backend, fixed=mode != "eager")
+        self.capacity = context_shape(capacity) if self.fixed else capacity
+        self.backend = make_backend(backend, self.fixed)
         self._flashinfer = self.backend if isinstance(self.backend, FlashInfer) else None
         self.kernels: Kernels = TORCH if self._flashinfer is None else KERNELS
-        self.merged = merged and mode != "eager"
+        self.merged = merged and self.fixed
         self._caches: dict[str, KeyValueCache] = {}
         self._captured: dict[Hashable, CapturedPass] = {}
         self._recorder = PassRecorder(device)

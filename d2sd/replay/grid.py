@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -25,8 +25,7 @@ BLOCKS = (4, 6, 8, 12, 16)  # γ
 PARTS = ("target", "first_drafter", "second_drafter")
 
 
-@dataclass(frozen=True, slots=True)
-class GridProgress:
+class GridProgress(NamedTuple):
     """Progress of the replays of a run.
 
     done, total: numbers of replayed settings and of all settings.
