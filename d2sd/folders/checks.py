@@ -68,6 +68,9 @@ class Check(NamedTuple):
         return self.fix or self.finding
 
 
+tensor_fault = partial(Check, "tensors", "fault")
+
+
 def until_error(checks: Iterator[Check]) -> Iterator[Check]:
     """Yields the given checks. If computing them raises an exception, the last check is a fault with the exception's message."""
     try:
@@ -91,7 +94,7 @@ def check_drafter_folder(source: str, target: Target, second: bool = False) -> l
         try:
             files = weight_files(source)
         except InputError as error:
-            yield Check("tensors", "fault", str(error))
+            yield tensor_fault(str(error))
         else:
             yield from tensor_checks(files, form)
 
@@ -244,14 +247,14 @@ def tensor_checks(files: Sequence[Path], form: Form) -> Iterator[Check]:
     wanted = {name: tuple(weight.shape) for name, weight in network(form, stored).named_parameters()}
     missing, surplus = sorted(wanted.keys() - stored.keys()), sorted(stored.keys() - wanted.keys())
     if adapter := next((name for name in surplus if "lora_" in name), None):
-        yield Check(
-            "tensors", "fault", f"it holds an adapter that was never merged into the weights ({adapter})",
+        yield tensor_fault(
+            f"it holds an adapter that was never merged into the weights ({adapter})",
             "merge the adapter, such as with peft's merge_and_unload",
         )  # fmt: skip
         return
     if part := _inserted(shapes, wanted, missing):
-        yield Check(
-            "tensors", "fault", f"the names of its tensors contain {part}, as after saving a wrapper",
+        yield tensor_fault(
+            f"the names of its tensors contain {part}, as after saving a wrapper",
             f"remove {part} from the tensor names", _renaming(lambda key: key.replace(part, "", 1)),
         )  # fmt: skip
         return
@@ -275,8 +278,8 @@ def tensor_checks(files: Sequence[Path], form: Form) -> Iterator[Check]:
         yield from _missing(missing, surplus, wanted, stored)
     elif surplus:
         kind = next((f" ({text})" for key, text in TENSORS.items() if re.search(key, " ".join(surplus))), "")
-        yield Check(
-            "tensors", "fault", f"its weights hold {', '.join(surplus[:3])}{kind}, which this version does not read",
+        yield tensor_fault(
+            f"its weights hold {', '.join(surplus[:3])}{kind}, which this version does not read",
             "use an engine that reads these tensors",
         )  # fmt: skip
     elif not wrong:
@@ -327,7 +330,7 @@ def _missing(missing: Sequence[str], surplus: Sequence[str], wanted: Shapes, sto
         if surplus and not other:
             finding = f"; the files hold unknown tensors instead, such as {surplus[0]}"
         fix = f"rename {other} to {name}" if other else f"use a folder that has {name}"
-        yield Check("tensors", "fault", f"{name} is missing{finding}", fix, mend)
+        yield tensor_fault(f"{name} is missing{finding}", fix, mend)
 
 
 def _other_format(stored: Shapes, wanted: Shapes) -> Check | None:
@@ -336,8 +339,8 @@ def _other_format(stored: Shapes, wanted: Shapes) -> Check | None:
 
     """
     if fused := [part for part in FUSED if any(name.endswith(f"{part}.weight") for name in stored)]:
-        return Check(
-            "tensors", "fault", f"its files hold fused matrices ({', '.join(fused)}), as some engines keep them",
+        return tensor_fault(
+            f"its files hold fused matrices ({', '.join(fused)}), as some engines keep them",
             f"split {' and '.join(fused)} into {' and '.join(', '.join(FUSED[part]) for part in fused)}", partial(_split, wanted),
         )  # fmt: skip
     layers, needed = (

@@ -127,7 +127,7 @@ class Form:
     @property
     def vocabulary(self) -> int:
         """Size of the target's vocabulary."""
-        return int(self.shape["vocab_size"])
+        return self.shape["vocab_size"]
 
     @property
     def drafted(self) -> int:
@@ -396,7 +396,7 @@ def is_eagle3(raw: Raw) -> bool:
     """Returns whether a ``config.json`` belongs to an EAGLE-3 drafter. Raises ``InputError`` for unsupported kinds of drafters."""
     refuse_others(raw)
     if (kind := raw.get("speculators_model_type")) is not None:
-        return bool(kind == "eagle3")
+        return kind == "eagle3"
     keys = {"draft_vocab_size", "eagle_config", LAYERS} & raw.keys()
     return "Eagle3" in str(raw.get("architectures")) or ("dflash_config" not in raw and bool(keys))
 

@@ -227,7 +227,7 @@ class LeanLayers(ABC):
         hooked = any(hasattr(m, "_hf_hook") for m in model.modules())
         frozen = not any(p.requires_grad for p in model.parameters())
         plain = target_type(config).lean and config.hidden_act == "silu" and rope in FIXED_ROPE
-        return bool(plain and frozen and not biased and not hooked)
+        return plain and frozen and not biased and not hooked
 
     def _table(self, kernels: Kernels, count: int) -> tuple[Tensor, ...]:
         """Returns the rotary table for at least ``count`` positions. It is never freed, since captured passes read its memory."""

@@ -133,7 +133,7 @@ class Target:
 
     @property
     def device(self) -> torch.device:
-        return torch.device(self.embedding.weight.device)
+        return self.embedding.weight.device
 
     @property
     def dtype(self) -> torch.dtype:
@@ -179,18 +179,18 @@ class Target:
 
     @property
     def scale(self) -> float:
-        return float(next(iter(self._attentions.values())).scaling)
+        return next(iter(self._attentions.values())).scaling
 
     @property
     def max_positions(self) -> int:
-        return int(self.config.max_position_embeddings)
+        return self.config.max_position_embeddings
 
     @property
     def end_ids(self) -> frozenset[int]:
-        ids = self.model.generation_config.eos_token_id
-        ids = self.config.eos_token_id if ids is None else ids
-        ids = self.tokenizer.eos_token_id if ids is None else ids
-        return frozenset() if ids is None else frozenset([ids] if isinstance(ids, int) else ids)
+        for holder in (self.model.generation_config, self.config, self.tokenizer):
+            if (ids := holder.eos_token_id) is not None:
+                return frozenset([ids] if isinstance(ids, int) else ids)
+        return frozenset()
 
     def chat_ids(self, message: str, thinking: bool) -> list[int]:
         return chat_ids(self.tokenizer, self.name, [{"role": "user", "content": message}], thinking)
