@@ -21,14 +21,11 @@ from d2sd.calibration.text import Table, cut
 VIEWER = HOME / "assets" / "viewer"
 
 
-def _light_colours() -> dict[str, str]:
-    """Returns the colours of the light theme by name, except the colours of text on filled shapes."""
-    light = (VIEWER / "colours.css").read_text(encoding="utf-8").partition(".dark")[0]
-    found = re.findall(r"--([\w-]+): (#[0-9a-f]{6});", light)
-    return {name: value for name, value in found if not name.endswith("-on")}
-
-
-COLOURS = _light_colours()
+_LIGHT = (VIEWER / "colours.css").read_text(encoding="utf-8").partition(".dark")[0]
+# the colours of the light theme by name, except the colours of text on filled shapes
+COLOURS = {
+    name: colour for name, colour in re.findall(r"--([\w-]+): (#[0-9a-f]{6});", _LIGHT) if not name.endswith("-on")
+}
 PANEL, LINE, EDGE, INK, MUTED = (COLOURS[name] for name in ("panel", "line", "edge", "ink", "muted"))
 FEW = 30  # bars of fewer positions than this are drawn faint
 HEIGHT = 330

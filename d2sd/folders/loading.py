@@ -41,7 +41,7 @@ from d2sd.folders.checks import (
 )
 from d2sd.folders.model_sets import ModelSet, resolve, short_name, target_folder
 from d2sd.folders.weights import read_weights, tensor_shapes, weight_files
-from d2sd.nets.config_checks import MISMATCH, check_config, check_finite, check_shapes, check_token_ids
+from d2sd.nets.config_checks import MISMATCH, Raw, check_config, check_finite, check_shapes, check_token_ids
 from d2sd.nets.dtypes import DTYPES, can_mix, mixes_by_default
 from d2sd.nets.eagle3 import Eagle3DraftModel
 from d2sd.nets.layouts import DrafterForm, Eagle3Form
@@ -217,7 +217,7 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         raise InputError(f"cannot load the target {source}: {reason}") from error
 
 
-def supported_config(raw: dict[str, Any], name: str) -> Any:
+def supported_config(raw: Raw, name: str) -> Any:
     """Returns the transformers config of a target. Raises ``InputError`` if the target is not supported.
 
     raw: content of the target's config.json.
@@ -240,7 +240,7 @@ def target_network(config: Any) -> Any:
         return AutoModelForCausalLM.from_config(text_config(config))
 
 
-def widened_experts(raw: dict[str, Any]) -> dict[str, Any]:
+def widened_experts(raw: Raw) -> dict[str, Any]:
     """Returns the option that makes transformers dequantise MXFP4 weights (gpt-oss) on loading; empty for other weights."""
     mxfp4 = (raw.get("quantization_config") or {}).get("quant_method") == "mxfp4"
     return {"quantization_config": Mxfp4Config(dequantize=True)} if mxfp4 else {}

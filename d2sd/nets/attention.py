@@ -170,8 +170,8 @@ def choose(name: str, device: torch.device, dtype: torch.dtype, head_dim: int, p
     reason = flashinfer.obstacle(device, dtype, head_dim)
     if reason is None and not plain:
         reason = "supports neither sliding windows nor attention sinks, and this target has one of them"
-    if name == "auto":
-        return "cascade" if reason else "flashinfer"
+    if reason and name == "auto":
+        return "cascade"
     require(not reason, f"the attention backend flashinfer {reason}; use cascade or auto")
     return "flashinfer"
 

@@ -88,8 +88,8 @@ def check_config(config: Raw, supported: Sequence[str]) -> None:
         check_token_ids(config.get("eos_token_id"), vocabulary, "eos_token_id")
     if (method := config.get("quantization_config")) is not None:
         method = method.get("quant_method") if isinstance(method, Mapping) else method
-        known_method = method in list(AUTO_QUANTIZER_MAPPING)
-        require(known_method, f"its quantization_config names the unknown method {short(method)}")
+        known = list(AUTO_QUANTIZER_MAPPING)
+        require(method in known, f"its quantization_config names the unknown method {short(method)}")
 
 
 def check_values(part: Raw, where: str = "") -> None:

@@ -201,7 +201,7 @@ class FlashInfer:
         masked = None if block is None else block_mask is not None
         if seen is None:
             self.plan(query, kv_heads, context, masked, scale, block_mask)
-        stage = self._stages[self._key(query, kv_heads, masked)]
+        stage = self._stage(query, kv_heads, masked)
         flat = query.transpose(1, 2).reshape(batch * rows, heads, dim)
         shared = [part[0].transpose(0, 1) for part in prefix]
         if block is None:
@@ -245,18 +245,14 @@ class FlashInfer:
             if stage.bits is not None and stage.block_planned[:2] == (1, len(mask)):
                 stage.bits.copy_(packed)
 
-    def _key(self, query: Tensor, kv_heads: int, masked: bool | None) -> Hashable:
-        batch, heads, rows, dim = query.shape
-        # ``masked`` is always part of the key, since a wrapper that once had a mask keeps using it
-        return query.device, query.dtype, heads, kv_heads, dim, masked, (batch, rows) if self.fixed else None
-
     def _stage(self, query: Tensor, kv_heads: int, masked: bool | None) -> _Stage:
-        key, device = self._key(query, kv_heads, masked), query.device
+        (batch, heads, rows, dim), device = query.shape, query.device
+        # ``masked`` is always part of the key, since a wrapper that once had a mask keeps using it
+        key = device, query.dtype, heads, kv_heads, dim, masked, (batch, rows) if self.fixed else None
         if key not in self._stages:
             if device not in self._workspaces:
                 # one workspace for both levels, since their kernels never run at the same time
                 self._workspaces[device] = torch.empty(WORKSPACE, dtype=torch.uint8, device=device)
-            batch, rows = query.shape[0], query.shape[2]
             bits = None
             if masked and self.fixed:
                 bits = torch.zeros(-(-((batch * rows) ** 2) // 8), dtype=torch.uint8, device=device)

@@ -119,7 +119,7 @@ class Form:
     draft_vocabulary: number of tokens that can be drafted; None if all of the target's tokens can be drafted.
     """
 
-    shape: Mapping[str, Any]
+    shape: Raw
     width: int
     taps: tuple[int, ...]
     draft_vocabulary: int | None
@@ -209,22 +209,16 @@ class Eagle3Form(Form):
 # Block drafters.
 
 
-def layout_of(raw: Raw) -> str:
-    """Returns the name of a config's layout. Raises ``InputError`` if the config is not a block drafter's."""
-    for name, layout in LAYOUTS.items():
-        if {layout.layer, layout.options, layout.taps} & raw.keys():
-            return name
-    raise InputError(
-        "its config.json has no dflash_config, target_layer_ids or transformer_layer_config: it is not a block drafter"
-    )
-
-
 def read_form(raw: Raw) -> DrafterForm:
     """Returns the description of a block drafter that its ``config.json`` gives. Raises ``InputError`` if this file is wrong,
     incomplete or unsupported.
     """
     refuse_others(raw)
-    name = layout_of(raw)
+    name = next((name for name, at in LAYOUTS.items() if {at.layer, at.options, at.taps} & raw.keys()), "")
+    require(
+        name,
+        "its config.json has no dflash_config, target_layer_ids or transformer_layer_config: it is not a block drafter",
+    )
     layout = LAYOUTS[name]
     layer, options = (
         {"model_type": layout.types[0] if layout.layer else None, **object_at(raw, layout.layer)},
@@ -266,7 +260,7 @@ def _kind(key: str, raw: Raw, options: Raw) -> Kind:
     return next((cast(Kind, kind) for kind, name in names.items() if kind == named or name in str(raw.get("architectures"))), "dflash")  # fmt: skip
 
 
-def _merged(*parts: Raw) -> dict[str, Any]:
+def _merged(*parts: Raw) -> Raw:
     """Returns all keys of the given objects whose value is not null. If a key occurs several times, the last object decides."""
     return {key: value for part in parts for key, value in part.items() if value is not None}
 
@@ -277,7 +271,7 @@ def _value(raw: Raw, path: str) -> Any:
     return object_at(raw, outer).get(key)
 
 
-def _agreed(values: Mapping[str, Any], verb: str = "is") -> Any:
+def _agreed(values: Raw, verb: str = "is") -> Any:
     """Returns the value that several keys have in common; None if no key has one. Raises ``InputError`` if two values differ.
 
     values: values by path of the key.
@@ -437,7 +431,7 @@ def default_eagle3_layers(target_layers: int) -> tuple[int, ...]:
 # Keys of all drafters.
 
 
-def _shape(layer: Raw, head_dim: int | None = None) -> dict[str, Any]:
+def _shape(layer: Raw, head_dim: int | None = None) -> Raw:
     """Returns the config entries that determine the shape of a layer, with defaults for those that are missing.
 
     head_dim: default head size; None: hidden size ÷ number of heads.
@@ -457,12 +451,12 @@ def _draft_vocabulary(options: Raw, vocabulary: int) -> int | None:
     return None if size == vocabulary else size
 
 
-def _rope(layer: Raw) -> dict[str, Any]:
+def _rope(layer: Raw) -> Raw:
     """Returns the drafter's own RoPE parameters, from ``rope_parameters``, or from ``rope_theta`` with ``rope_scaling``."""
     part = next((part for part in ROPES if layer.get(part) is not None), ROPES[0])
     rope = dict(object_at(layer, part))
-    nested = any(isinstance(value, Mapping) for value in rope.values())
-    require(not nested, f"its {part} differ by kind of layer, which is not supported")
+    for value in rope.values():
+        require(not isinstance(value, Mapping), f"its {part} differ by kind of layer, which is not supported")
     partial = rope.get("partial_rotary_factor")
     require(partial in (None, 1), f"its partial_rotary_factor is {short(partial)}; only 1 is supported")
     theta = _agreed({path: _value(layer, path) for path in ("rope_theta", f"{part}.rope_theta")})

@@ -52,23 +52,19 @@ def merge_linears(linears: Sequence[nn.Linear]) -> Tensor:
     If they are consecutive slices of one tensor already, nothing is copied.
     """
     with _one_at_a_time:
-        return _merge(linears)
-
-
-def _merge(linears: Sequence[nn.Linear]) -> Tensor:
-    weights = [linear.weight for linear in linears]
-    rows = [len(weight) for weight in weights]
-    side_by_side = all(
-        a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr() and a.data_ptr() + a.nbytes == b.data_ptr()
-        for a, b in pairwise(weights)
-    )
-    if side_by_side and not weights[0].is_meta:
-        first = weights[0].detach()
-        return first.as_strided((sum(rows), first.shape[1]), first.stride(), first.storage_offset())
-    whole = torch.cat(weights)
-    for linear, part in zip(linears, whole.split(rows), strict=True):
-        linear.weight = nn.Parameter(part, requires_grad=False)
-    return whole
+        weights = [linear.weight for linear in linears]
+        rows = [len(weight) for weight in weights]
+        side_by_side = all(
+            a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr() and a.data_ptr() + a.nbytes == b.data_ptr()
+            for a, b in pairwise(weights)
+        )
+        if side_by_side and not weights[0].is_meta:
+            first = weights[0].detach()
+            return first.as_strided((sum(rows), first.shape[1]), first.stride(), first.storage_offset())
+        whole = torch.cat(weights)
+        for linear, part in zip(linears, whole.split(rows), strict=True):
+            linear.weight = nn.Parameter(part, requires_grad=False)
+        return whole
 
 
 # Layer operations other than matrix products.

@@ -24,7 +24,7 @@ from d2sd.nets.lean import Kernels, MergedLayers, merged_layers
 from d2sd.nets.linear_attention import follow_trees
 from d2sd.nets.packed import PackedLayers, mask_after, product
 from d2sd.nets.transformers_calls import cache_argument
-from d2sd.nets.tree_attention import ATTENTION, LayerOptions, PassAttention, PassRows, TreeAttention, attend_chain
+from d2sd.nets.tree_attention import ATTENTION, LayerOptions, PassRows, TreeAttention, attend_chain
 from d2sd.nets.types import (
     check_supported,
     eager_reason,
@@ -264,7 +264,13 @@ class Target:
         rows = None if tree_mask is None else PassRows(positions, tree_mask)
         attend = attend_chain if rows is None or backend is None else TreeAttention(backend, rows, window)
         if merged is not None and window is not None:
-            return self._run_merged(merged, ids, positions, window, attend)
+
+            def attend_in_layer(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+                size = self._window if self.kinds[layer] == "sliding" else None
+                return attend(query, *window.store(key, value, layer), LayerOptions(merged.scale, size))
+
+            keep = partial(self.taps.keep, copy=merged.kernels.in_place)
+            return merged.run(self._embed(ids)[None], positions, window.capacity, attend_in_layer, keep)[0]
         return self.read(ids[None], cache, positions[None], attend=attend, rows=rows)[0]
 
     def read(
@@ -284,16 +290,6 @@ class Target:
         x = F.embedding(ids, self.embedding.weight)
         factor = getattr(self.config, "embedding_multiplier", 1.0)
         return x if factor == 1 else x * factor
-
-    def _run_merged(
-        self, merged: MergedLayers, ids: Tensor, positions: Tensor, cache: CacheWindow, attend: PassAttention
-    ) -> Tensor:
-        def attend_in_layer(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-            size = self._window if self.kinds[layer] == "sliding" else None
-            return attend(query, *cache.store(key, value, layer), LayerOptions(merged.scale, size))
-
-        keep = partial(self.taps.keep, copy=merged.kernels.in_place)
-        return merged.run(self._embed(ids)[None], positions, cache.capacity, attend_in_layer, keep)[0]
 
     def features(self, layers: list[int], rows: Tensor | slice) -> Tensor:
         """Returns the target's features for rows of the last pass: outputs of ``layers``, concatenated, (1, rows, taps·hidden)."""

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from d2sd.errors import InputError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-LayerKind = Literal["full", "sliding", "linear"]
-KINDS: dict[str, LayerKind] = {
-    "full_attention": "full",
-    "sliding_attention": "sliding",
-    "linear_attention": "linear",
-}
+KINDS = {f"{kind}_attention": kind for kind in ("full", "sliding", "linear")}
 
 
 class TargetType(NamedTuple):

@@ -6,7 +6,7 @@ target accepts. Typed words are verified by one target pass.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -114,7 +114,16 @@ def redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Redraft:
     drafters = engine.drafters(config, start + 1)
     drafter, size = drafters.second, 1 + len(first.ids) + drafters.extension
     assert drafter is not None, "resolved settings of a method with a second drafter"
-    _check_prefix(first.ids, prefix, size, engine.models.target.end_ids)
+    most = len(first.ids)
+    require(0 <= prefix <= most, f"the first draft has no prefix of {prefix} tokens; choose 0 to {most}")
+    require(
+        prefix < (usable := open_prefixes(first.ids, engine.models.target.end_ids)),
+        f"token {usable} of the first draft ends the text, so nothing can follow it; choose 0 to {usable - 1}",
+    )
+    require(
+        prefix <= size - 2,
+        f"a block of {size} is full after all {prefix} tokens of the first draft: re-drafting there needs γ₂ > γ; choose 0 to {size - 2}",
+    )
     replay = Replay(engine, trace, size - 1 + len(trace.token_ids) - len(goal))
     with engine.lock:
         context = replay.features[tuple(drafter.taps)][:, :start]
@@ -137,19 +146,6 @@ def redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Redraft:
         chosen=tuple((b.prefix, max(0, accepted(b.ids, b.prefix) - of_first)) for b in recorded),
         extra=max(0, min(of_redraft + 1, len(goal)) - len(event.committed)),
         same=next((b.ids == block.ids for b in recorded if b.prefix == prefix), None),
-    )
-
-
-def _check_prefix(ids: Sequence[int], prefix: int, size: int, end_ids: Collection[int]) -> None:
-    """Raises ``InputError`` if a block of ``size`` rows cannot continue the first ``prefix`` tokens of the draft ``ids``."""
-    require(0 <= prefix <= len(ids), f"the first draft has no prefix of {prefix} tokens; choose 0 to {len(ids)}")
-    require(
-        prefix < (usable := open_prefixes(ids, end_ids)),
-        f"token {usable} of the first draft ends the text, so nothing can follow it; choose 0 to {usable - 1}",
-    )
-    require(
-        prefix <= size - 2,
-        f"a block of {size} is full after all {prefix} tokens of the first draft: re-drafting there needs γ₂ > γ; choose 0 to {size - 2}",
     )
 
 
