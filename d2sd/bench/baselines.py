@@ -57,9 +57,8 @@ def make_baselines(
 
     Raises ``InputError`` for an unknown name.
     """
-    unknown = [n for n in names if n not in BASELINES]
-    if unknown:
-        raise InputError(f"unknown baseline {unknown[0]!r}; choose from: {', '.join(BASELINES)}, or all")
+    for name in names:
+        require(name in BASELINES, f"unknown baseline {name!r}; choose from: {', '.join(BASELINES)}, or all")
     made, left_out = [], {}
     for name in names:
         label, options = f"transformers {name}", Row()

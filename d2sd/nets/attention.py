@@ -91,7 +91,8 @@ def attend_cascade(
         above, above_lse = _level(shared, *prefix, seen)
         above = above.view(kv_heads, batch, group * rows, dim).transpose(0, 1)
         above_lse = above_lse.view(kv_heads, batch, group * rows, 1).transpose(0, 1)
-        out = merge_attention(above, above_lse, out, lse)
+        weight = torch.sigmoid(above_lse - lse)  # of level 1
+        out = weight * above + (1 - weight) * out
         lse = lse.logaddexp(above_lse)
     if sinks is not None:
         out = _with_sinks(out, lse, sinks, rows)
@@ -114,16 +115,6 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
         return a.float() @ b.float()
     product = torch.bmm(a.to(b.dtype).flatten(0, 1), b.flatten(0, 1), out_dtype=torch.float32)
     return product.unflatten(0, a.shape[:2])
-
-
-def merge_attention(a: Tensor, a_lse: Tensor, b: Tensor, b_lse: Tensor) -> Tensor:
-    """Returns attention over the union of two disjoint sets of keys.
-
-    a, b: attention over each of the two sets.
-    a_lse, b_lse: log-sum-exp of the scores of each set.
-    """
-    weight = torch.sigmoid(a_lse - b_lse)
-    return weight * a + (1 - weight) * b
 
 
 def attend_masked(

@@ -103,8 +103,7 @@ def check_values(part: Raw, where: str = "") -> None:
             continue
         if name in WHOLE:
             least, most = WHOLE[name]
-            inside = is_whole(value) and least <= value <= most
-            require(inside, f"{said} a whole number from {least} to {most}")
+            require(is_whole(value) and least <= value <= most, f"{said} a whole number from {least} to {most}")
         elif name in REAL:
             above, below = REAL[name]
             real = (isinstance(value, float) and isfinite(value)) or is_whole(value)
@@ -128,8 +127,10 @@ def _check_heads(config: Raw) -> None:
 def check_token_ids(ids: Any, vocabulary: int, name: str) -> None:
     """Checks that one or several token ids are in a vocabulary of this size. None passes the check."""
     for token in () if ids is None else ids if isinstance(ids, list | tuple | set | frozenset) else (ids,):
-        inside = is_whole(token) and 0 <= token < vocabulary
-        require(inside, f"its {name} {short(token)} is not in its vocabulary of {vocabulary} (0 to {vocabulary - 1})")
+        require(
+            is_whole(token) and 0 <= token < vocabulary,
+            f"its {name} {short(token)} is not in its vocabulary of {vocabulary} (0 to {vocabulary - 1})",
+        )
 
 
 def is_whole(value: Any) -> bool:
@@ -204,10 +205,10 @@ def check_shapes(held: Shapes, model: nn.Module) -> None:
 
 def wrong_shapes(held: Shapes, wanted: Shapes) -> dict[str, str]:
     """Returns a clause for each tensor whose stored shape differs from the wanted one, by name."""
-    names = [name for name in sorted(held.keys() & wanted.keys()) if held[name] != wanted[name]]
     return {
         name: f"{MISMATCH} ({name} has shape {list(held[name])}, and its config needs {list(wanted[name])})"
-        for name in names
+        for name in sorted(held.keys() & wanted.keys())
+        if held[name] != wanted[name]
     }
 
 
