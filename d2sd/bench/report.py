@@ -40,13 +40,15 @@ def pooled(about: Row, runs: Sequence[BenchRun], entries: Sequence[Entry], seed:
         "for every prompt, a text ended with prefill, so there is no cycle to count; use --chat for a chat model, or prompts that lead "
         "to longer texts",
     )
-    domains = sorted({r.domain for r in counted})
     return {
         **about,
         "prompts_done": len({r.prompt for r in runs}),
         "prompts_counted": len({r.prompt for r in counted}),
         "rows": summarise(counted, entries, seed),
-        "by_domain": {d: summarise([r for r in counted if r.domain == d], entries, seed) for d in domains},
+        "by_domain": {
+            domain: summarise([r for r in counted if r.domain == domain], entries, seed)
+            for domain in sorted({r.domain for r in counted})
+        },
     }
 
 
@@ -216,9 +218,8 @@ def write_report(folder: Path, result: Row, runs: Sequence[BenchRun]) -> None:
 
 
 def _plain(run: BenchRun) -> Row:
-    figures = ("label", "prompt", "domain", "steps", "seconds", "nodes")
     return {
-        **{name: getattr(run, name) for name in figures},
+        **{name: getattr(run, name) for name in ("label", "prompt", "domain", "steps", "seconds", "nodes")},
         "tokens": len(run.token_ids),
         "stages": dict(run.stage_seconds),
     }

@@ -131,8 +131,11 @@ class StageCosts:
     def to_dict(self) -> dict[str, Any]:
         """Returns JSON-ready data: name, source, and the milliseconds of each stage as points (rows, milliseconds)."""
         stages = {s: [[rows, round(1e3 * t, 4)] for rows, t in getattr(self, s).points] for s in STAGES}
-        milliseconds = {**stages, "other": round(1e3 * self.other, 4)}
-        return {"machine": self.name, "source": self.source, "milliseconds": milliseconds}
+        return {
+            "machine": self.name,
+            "source": self.source,
+            "milliseconds": {**stages, "other": round(1e3 * self.other, 4)},
+        }
 
 
 # Figures reported in the D²SD paper, and the machine derived from them.

@@ -165,8 +165,14 @@ def _by_position(positions: Sequence[PositionAcceptance]) -> Panel:
     table, last = _table("Position", groups), max(groups, default=1)
     scale: Properties = {"range": [0.5, last + 0.5], "dtick": 1 if last < 10 else 2}
     figure = _figure(groups, table, "first", "position in the draft", **scale)
-    question = "If all earlier tokens of a draft are accepted, how often is the token at this position accepted too?"
-    return Panel("positions", "By position", question, figure, table, _names("Position", groups))
+    return Panel(
+        "positions",
+        "By position",
+        "If all earlier tokens of a draft are accepted, how often is the token at this position accepted too?",
+        figure,
+        table,
+        _names("Position", groups),
+    )
 
 
 def _names(kind: str, groups: Groups) -> dict[int, str]:
@@ -310,8 +316,7 @@ def stops_panel(stops: Stops) -> Panel:
         axes["yaxis3"] = axis("time/token", domain=heights[2], nticks=4, tickformat=".0%", range=span)
     height = 460 if stops.machine else 360
     figure = draw([*lines, *rings], height=height, margin={"l": 46, "b": 90}, **axes)
-    question = f"{verdict(stops).text} {caption(stops)}"
-    return Panel("stops", "Where should drafting stop?", question, figure, table)
+    return Panel("stops", "Where should drafting stop?", f"{verdict(stops).text} {caption(stops)}", figure, table)
 
 
 def _rows(rule: str, places: Mapping[Stop, float]) -> Iterator[tuple[Properties, list[Any]]]:

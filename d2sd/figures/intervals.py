@@ -27,8 +27,6 @@ from d2sd.figures.style import (
     whiskers,
 )
 
-NO_INTERVALS = "There are too few steps for intervals. The table has the values."
-
 
 def bench_panels(rows: Sequence[Mapping[str, Any]]) -> Iterator[Panel]:
     """Yields the panels of α and of speed. rows: rows of ``d2sd.bench.report.summarise``."""
@@ -125,7 +123,14 @@ def differences_panel(found: Comparison) -> Panel:
         marker={"size": 8, "color": colours, "line": {"color": INK, "width": 1.5}},
         **whiskers(scaled, "x", width=5),
     )
-    few = {"text": NO_INTERVALS, "xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5, "showarrow": False}
+    few = {
+        "text": "There are too few steps for intervals. The table has the values.",
+        "xref": "paper",
+        "yref": "paper",
+        "x": 0.5,
+        "y": 0.5,
+        "showarrow": False,
+    }
     figure = draw(
         [dots],
         height=120 + ROW * max(1, len(drawn)),

@@ -175,13 +175,18 @@ def values_of(figures: Iterable[Estimate]) -> list[float]:
 
 def whiskers(figures: Sequence[Estimate], direction: str = "y", **options: Any) -> Properties:
     """Returns the intervals of estimates as error bars around ``values_of(figures)``. direction: "x" or "y"."""
-    spans = [(v, f) for v, f in zip(values_of(figures), figures, strict=True)]
-    ends = {
+    spans = list(zip(values_of(figures), figures, strict=True))
+    shown = {
+        "type": "data",
+        "symmetric": False,
+        "color": INK,
+        "thickness": 1.25,
+        "width": 3,
         "array": [0.0 if f.high is None else max(0.0, f.high - v) for v, f in spans],
         "arrayminus": [0.0 if f.low is None else max(0.0, v - f.low) for v, f in spans],
+        **options,
     }
-    look = {"type": "data", "symmetric": False, "color": INK, "thickness": 1.25, "width": 3}
-    return {f"error_{direction}": {**look, **ends, **options}}
+    return {f"error_{direction}": shown}
 
 
 def fill(kind: str, faint: bool = False) -> Properties:

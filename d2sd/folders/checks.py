@@ -160,8 +160,12 @@ def network(form: Form, stored: Collection[str] = ()) -> Any:
 
 
 def drafter_config_of(form: DrafterForm) -> Qwen3Config:
-    inner = {"mask_token_id": form.mask_token, "target_layer_ids": list(form.taps)}
-    return Qwen3Config(**{**form.shape, "block_size": form.rows, "dflash_config": inner, "tie_word_embeddings": False})
+    return Qwen3Config(**{
+        **form.shape,
+        "block_size": form.rows,
+        "dflash_config": {"mask_token_id": form.mask_token, "target_layer_ids": list(form.taps)},
+        "tie_word_embeddings": False,
+    })  # fmt: skip
 
 
 def own_name(key: str) -> str | None:

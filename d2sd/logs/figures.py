@@ -158,8 +158,8 @@ class Figures:
     def origin(self) -> str:
         """The names of log, engine, models and replica, as far as they are known, in one phrase."""
         models = " with ".join(escaped(name) for name in (self.model, self.drafter) if name)
-        names = (self.engine, models, self.replica)
-        return (f"{escaped(self.log)}: " if self.log else "") + ", ".join(filter(None, names))
+        log = f"{escaped(self.log)}: " if self.log else ""
+        return log + ", ".join(filter(None, (self.engine, models, self.replica)))
 
     def __str__(self) -> str:
         since = f" since its {'restart' if self.start else 'start'}" if self.unit == "running" else ""

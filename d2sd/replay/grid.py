@@ -22,7 +22,6 @@ from d2sd.trace.trace import Trace
 
 BRANCHES = (0, 1, 2, 4, 6, 8)  # K; 0: the first draft alone
 BLOCKS = (4, 6, 8, 12, 16)  # γ
-PARTS = ("target", "first_drafter", "second_drafter")
 
 
 class GridProgress(NamedTuple):
@@ -78,7 +77,7 @@ def replay_grid(engine: Engine, trace: Trace, baseline: Baseline | None = None) 
     """
     base = recorded_config(trace)
     configs = settings_grid(engine, base)
-    check_same_weights(engine, trace, PARTS)
+    check_same_weights(engine, trace, ("target", "first_drafter", "second_drafter"))
     yield GridProgress(0, len(configs))
     replay, points = Replay(engine, trace), {}
     for setting, config in configs.items():
