@@ -48,8 +48,8 @@ class Divergence(NamedTuple):
 def teacher_forced(model: Any, prompt: Sequence[int], output: Sequence[int]) -> Tensor:
     """Returns the logits from which each output token is chosen, by one pass over prompt and output, (len(output), vocabulary) float32."""
     ids = torch.tensor([[*prompt, *output[:-1]]], device=model.device)
-    output_of = model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False)
-    return output_of.logits[0, len(prompt) - 1 :].float()
+    logits = model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False).logits
+    return logits[0, len(prompt) - 1 :].float()
 
 
 def shortfalls(logits: Tensor, ids: Sequence[int]) -> Tensor:

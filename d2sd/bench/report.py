@@ -130,8 +130,10 @@ def table(rows: Sequence[Row]) -> Table:
     """Returns the table of all figures. It has a row for each entry."""
     stages: dict[str, float] = next((r["seconds_per_step"] for r in rows if r["seconds_per_step"]), {})
     names = " · ".join(stage.replace("_", " ") for stage in stages)
-    cells = (tuple(_cell(row, name, form) for _, name, form in COLUMNS) for row in rows)
-    return Table(tuple(heading.format(names) for heading, *_ in COLUMNS), tuple(cells))
+    return Table(
+        tuple(heading.format(names) for heading, *_ in COLUMNS),
+        tuple(tuple(_cell(row, name, form) for _, name, form in COLUMNS) for row in rows),
+    )
 
 
 def _cell(row: Row, name: str, form: str) -> str:

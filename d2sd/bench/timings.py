@@ -42,7 +42,7 @@ COPIES = 10
 # fused: layers with merged weights and few kernels; plain: the layers as transformers runs them
 LAYERS = ("fused", "plain")
 PROFILED = 4  # number of profiled steps
-UNKNOWN: Sequence[float | None] = (None, None)
+NO_COUNTS: Sequence[float | None] = (None, None)  # of kernels and launches
 LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch")
 
 
@@ -159,7 +159,7 @@ class Bench:
         To be called after ``cycle``, whose steps capture all passes.
         """
         if self.device.type != "cuda":
-            return UNKNOWN
+            return NO_COUNTS
         with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
             for _ in range(PROFILED):
                 self.run.step()()
@@ -194,7 +194,7 @@ def context_row(engine: Engine, config: DecodeConfig, context: int, floors: Floo
         torch.cuda.reset_peak_memory_stats(device)
     plain = replace(config, method="autoregressive")
     eager = Bench(engine, plain, context, "eager", repeats, layers).cycle()[0]["cycle_ms"]
-    captured, counts = None, UNKNOWN
+    captured, counts = None, NO_COUNTS
     if mode == "captured":
         bench = Bench(engine, plain, context, mode, repeats, layers)
         times, _ = bench.cycle()

@@ -391,10 +391,8 @@ def read_dump(records: Iterator[Record], texts: Texts) -> Iterator[Trace | Figur
         )
         if step.seq in open_sequences and step.step <= open_sequences[step.seq][-1][1].step:
             yield _dumped_trace(open_sequences.pop(step.seq), texts)
-        require(
-            len(open_sequences) != MAX_SEQUENCES or step.seq in open_sequences,
-            f"{where}: seq: more than {MAX_SEQUENCES} sequences are open at once",
-        )
+        if len(open_sequences) == MAX_SEQUENCES and step.seq not in open_sequences:
+            raise InputError(f"{where}: seq: more than {MAX_SEQUENCES} sequences are open at once")
         open_sequences.setdefault(step.seq, []).append((where, step))
     for steps in open_sequences.values():
         yield _dumped_trace(steps, texts)

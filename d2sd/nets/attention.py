@@ -132,7 +132,8 @@ def attend_masked(
     kv_heads = key.shape[1]
     if mask is not None and mask.dim() == 2:
         mask = mask.repeat(heads // kv_heads, 1)
-    out, lse = _level((query * scale).reshape(batch, kv_heads, -1, dim), key, value, mask)
+    grouped = (query * scale).reshape(batch, kv_heads, -1, dim)
+    out, lse = _level(grouped, key.float(), value.float(), mask)
     return _with_sinks(out, lse, sinks, rows).to(query.dtype).reshape(query.shape)
 
 

@@ -37,9 +37,8 @@ NO_TOKEN = -2  # padding after the end of a text
 
 def redrafter(target: Target, model: Drafter, visible: int = 0, lag: int = 0, ahead: int = 0) -> Redrafter:
     """Returns a ``BlockRedrafter`` or ``ChainRedrafter``, depending on the drafter. Arguments: the fields of ``Redrafter``."""
-    return (BlockRedrafter if isinstance(model, DFlashDraftModel) else ChainRedrafter)(
-        target, model, visible, lag, ahead
-    )
+    kind = BlockRedrafter if isinstance(model, DFlashDraftModel) else ChainRedrafter
+    return kind(target, model, visible, lag, ahead)
 
 
 @dataclass

@@ -57,10 +57,10 @@ def check_same_weights(engine: Engine, trace: Trace, parts: Sequence[str]) -> No
     """Raises ``InputError`` if one of these model parts has different weights in the trace and in the engine."""
     for part in parts:
         theirs, ours = (weights_of([header], part) for header in (trace.header, {"parts": engine.parts}))
-        require(
-            not theirs or theirs == ours,
-            f"this run was made with another {part.replace('_', ' ')} than {engine.models.name} has; load the run's models",
-        )
+        if theirs and theirs != ours:
+            raise InputError(
+                f"this run was made with another {part.replace('_', ' ')} than {engine.models.name} has; load the run's models"
+            )
 
 
 @dataclass(frozen=True, slots=True)
