@@ -22,7 +22,7 @@ from filelock import FileLock, Timeout
 from huggingface_hub import hf_hub_url
 from huggingface_hub.utils import get_session
 
-from d2sd.errors import InputError, first_line
+from d2sd.errors import InputError, first_line, require
 from d2sd.folders.store import MEGABYTE, Remote, RemoteFile, downloaded, home, place
 from d2sd.trace.files import writing
 
@@ -164,10 +164,10 @@ def _download(url: str, file: RemoteFile, to: Path, report: Callable[[int], None
 def _check(path: Path, file: RemoteFile) -> None:
     """Raises ``InputError`` if a file is incomplete or wrong. An incomplete file is kept, to be resumed; a wrong one is removed."""
     size = path.stat().st_size
-    if size < file.size:
-        raise InputError(
-            f"the download of {file.name} stopped after {size / MEGABYTE:.0f} of {file.size / MEGABYTE:.0f} MB"
-        )
+    require(
+        size >= file.size,
+        f"the download of {file.name} stopped after {size / MEGABYTE:.0f} of {file.size / MEGABYTE:.0f} MB",
+    )
     with path.open("rb") as held:
         digest = hashlib.file_digest(held, "sha256").hexdigest()
     if size > file.size or digest != file.sha256:

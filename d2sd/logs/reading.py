@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.logs.figures import Figures
 from d2sd.logs.forms import form_of
 from d2sd.logs.printed import FENCE, MAX_LINE, SAMPLE, read_printed
@@ -50,7 +50,7 @@ def import_log(
     bad: called with the error of an invalid record, which is then skipped. None: the error is raised.
     """
     every = numbered(path, most)
-    begun, size = list[tuple[int, bytes]](), 0
+    begun, size = [], 0
     for line in every:
         begun.append(line)
         size += len(line[1])
@@ -58,8 +58,7 @@ def import_log(
             break
     every = chain(begun, every)
     lines, head = filterfalse(_is_fence, every), [*filterfalse(_is_fence, begun)]
-    if not head:
-        raise InputError("the log is empty")
+    require(head, "the log is empty")
     first = head[0][1]
     data = parsed(first)
     records: Iterator[tuple[str, Any]] | None = None
@@ -78,7 +77,7 @@ def import_log(
     if records is not None:
         yield from _requests(records, texts or Texts(), bad)
         return
-    row: Figures | None = None
+    row = None
     for row in read_printed(line.decode("utf-8", "replace") for _, line in every):
         yield row
     if row is None:

@@ -12,7 +12,7 @@ from itertools import chain
 from math import inf, isfinite, prod
 from typing import TYPE_CHECKING, Any
 
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.methods.base import MAX_BLOCK
 
 if TYPE_CHECKING:
@@ -105,8 +105,7 @@ def check_values(part: Raw, where: str = "") -> None:
             continue
         if name in WHOLE:
             least, most = WHOLE[name]
-            inside = is_whole(value) and least <= value <= most
-            require(inside, f"{said} a whole number from {least} to {most}")
+            require(is_whole(value) and least <= value <= most, f"{said} a whole number from {least} to {most}")
         elif name in REAL:
             above, below = REAL[name]
             real = (isinstance(value, float) and isfinite(value)) or is_whole(value)
@@ -130,8 +129,10 @@ def _check_heads(config: Raw) -> None:
 def check_token_ids(ids: Any, vocabulary: int, name: str) -> None:
     """Checks that one or several token ids are in a vocabulary of this size. None passes the check."""
     for token in () if ids is None else ids if isinstance(ids, list | tuple | set | frozenset) else (ids,):
-        inside = is_whole(token) and 0 <= token < vocabulary
-        require(inside, f"its {name} {short(token)} is not in its vocabulary of {vocabulary} (0 to {vocabulary - 1})")
+        require(
+            is_whole(token) and 0 <= token < vocabulary,
+            f"its {name} {short(token)} is not in its vocabulary of {vocabulary} (0 to {vocabulary - 1})",
+        )
 
 
 def is_whole(value: Any) -> bool:
@@ -210,16 +211,16 @@ def check_shapes(held: Shapes, model: nn.Module) -> None:
     numbers, needed = (sum(map(prod, shapes.values())) for shapes in (held, wanted))
     require(
         needed <= 3 * numbers,
-        f"its weights do not match its config ({numbers} numbers are stored, and its config needs {needed})",
+        f"{MISMATCH} ({numbers} numbers are stored, and its config needs {needed})",
     )
 
 
 def wrong_shapes(held: Shapes, wanted: Shapes) -> dict[str, str]:
     """Returns a clause for each tensor whose stored shape differs from the wanted one, by name."""
-    names = [name for name in sorted(held.keys() & wanted.keys()) if held[name] != wanted[name]]
     return {
-        name: f"its weights do not match its config ({name} has shape {list(held[name])}, and its config needs {list(wanted[name])})"
-        for name in names
+        name: f"{MISMATCH} ({name} has shape {list(held[name])}, and its config needs {list(wanted[name])})"
+        for name in sorted(held.keys() & wanted.keys())
+        if held[name] != wanted[name]
     }
 
 
