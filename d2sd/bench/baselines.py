@@ -18,7 +18,7 @@ import transformers
 from accelerate import init_empty_weights
 from transformers import GenerationConfig
 
-from d2sd.bench.runner import BenchRun, Entry
+from d2sd.bench.runner import BenchRun, Entry, Row
 from d2sd.bench.settings import BASELINES
 from d2sd.config import check_choice
 from d2sd.engine import MODEL_CHAIN, Engine

@@ -8,14 +8,14 @@ and every token must be the target's first choice or nearly tied with it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from d2sd.bench.runner import Entry
+from d2sd.bench.runner import Entry, Row
 
 
 class Divergence(NamedTuple):

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from d2sd.bench.prompts import Prompt
 from d2sd.bench.settings import BenchSetting

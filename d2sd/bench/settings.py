@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from d2sd.config import PLAIN_BACKENDS, SETTINGS, DecodeConfig, check_choice
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.methods import METHODS
 from d2sd.methods.base import TREE_SETTINGS
 

@@ -22,12 +22,13 @@ from tokenizers.models import WordLevel
 from torch.profiler import ProfilerActivity, profile, record_function
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast, Qwen3Config
 
+from d2sd.bench.runner import Row
 from d2sd.bench.shapes import LAYERS, SHAPES
 from d2sd.config import DecodeConfig, check_choice
 from d2sd.decoding.drafters import slots
 from d2sd.decoding.verifier import Verifier
 from d2sd.engine import Engine
-from d2sd.errors import InputError, require
+from d2sd.errors import InputError
 from d2sd.nets.drafter import DFlashDraftModel, drafter_config
 from d2sd.nets.dtypes import DTYPES
 from d2sd.nets.models import Models
@@ -326,12 +327,11 @@ def random_engine(name: str, dtype: str, device: str, passes: str, positions: in
     """
     check_choice("shape", name, SHAPES)
     check_choice("dtype", dtype, DTYPES)
-    s = SHAPES[name]
-    config = (Qwen3Config if s.kind == "qwen3" else LlamaConfig)(
-        vocab_size=s.vocabulary, hidden_size=s.hidden, intermediate_size=s.intermediate, num_hidden_layers=s.layers,
-        num_attention_heads=s.heads, num_key_value_heads=s.kv_heads, head_dim=s.head_dim, tie_word_embeddings=s.tied,
-        max_position_embeddings=positions, bos_token_id=None, eos_token_id=None, pad_token_id=None,
-    )  # fmt: skip
+    shape = SHAPES[name]._asdict()
+    kind, layers = shape.pop("kind"), shape.pop("drafter_layers")
+    config = (Qwen3Config if kind == "qwen3" else LlamaConfig)(
+        **shape, max_position_embeddings=positions, bos_token_id=None, eos_token_id=None, pad_token_id=None
+    )
     torch.manual_seed(0)
     try:
         with torch.device(device):

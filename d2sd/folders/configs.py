@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from d2sd.errors import InputError, first_line
+from d2sd.errors import InputError, first_line, require
 from d2sd.folders.store import check_place, hub_answers
-from d2sd.nets.config_checks import require, require_template
+from d2sd.nets.config_checks import require_template
 from d2sd.nets.layouts import Form, is_eagle3, read_eagle3, read_form
 
 TEMPLATES = ("chat_template.jinja", "chat_template.json", "additional_chat_templates")

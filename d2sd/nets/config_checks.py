@@ -48,6 +48,7 @@ HARMLESS = (  # options that may be true: they do not affect the output
     "use_cache", "return_dict", "tie_weights", "gradient_checkpointing", "scale_loss", "embed_requires_grad", "enable_sp_ulysses",
 )  # fmt: skip
 ROPES = ("rope_parameters", "rope_scaling")
+MISMATCH = "its weights do not match its config"
 ENGINES = "vLLM or SGLang"  # engines that may run drafters that are refused here
 # Unsupported kinds of drafters: pattern of key=value in a config → description, and engine that may run it
 UNSUPPORTED = {
@@ -146,11 +147,6 @@ def object_at(config: Raw, path: str) -> Raw:
     part = config.get(path) if path else config
     require(part is None or isinstance(part, Mapping), f"its {path} is not a JSON object")
     return part or {}
-
-
-def require(ok: bool, sentence: str) -> None:
-    if not ok:
-        raise InputError(sentence)
 
 
 def require_template(template: object, name: str) -> None:

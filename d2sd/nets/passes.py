@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from torch import Tensor
 from d2sd.__about__ import on_zero_gpu
 from d2sd.config import PASSES, check_choice
 from d2sd.errors import InputError
-from d2sd.nets.attention import Backend, make_backend
+from d2sd.nets.attention import make_backend
 from d2sd.nets.caches import KeyValueCache
 from d2sd.nets.flashinfer import KERNELS, FlashInfer
 from d2sd.nets.lean import TORCH, Kernels

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
-from d2sd.errors import InputError, first_line, require
+from d2sd.errors import InputError, first_line
 from d2sd.nets.attention import Backend, attend_dense
 from d2sd.nets.caches import CacheWindow, KeyValueCache, LayerCache, LinearState, Ring
 from d2sd.nets.config_checks import require_template

@@ -22,7 +22,6 @@ from d2sd.errors import InputError, require
 from d2sd.methods import METHODS, Drafters, FirstDraft
 from d2sd.nets.target import LayerTaps, Target
 from d2sd.replay.outcomes import ReplayOutcome, check_replayable
-from d2sd.trace.metrics import Work
 from d2sd.trace.trace import Trace
 from d2sd.tree.boundary import open_prefixes
 from d2sd.tree.walk import agreed, first_draft_boundary, walk

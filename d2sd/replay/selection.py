@@ -9,7 +9,7 @@ from d2sd.calibration.replays import compare_replays, how_replayed
 from d2sd.calibration.resampling import Estimate
 from d2sd.calibration.text import count, signed_decimal, with_interval
 from d2sd.engine import Engine
-from d2sd.errors import InputError
+from d2sd.errors import require
 from d2sd.replay.outcomes import ReplayOutcome, recorded_config
 from d2sd.replay.recorded import Replay
 from d2sd.trace.trace import Trace
