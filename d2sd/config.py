@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from math import inf
 from typing import Any, Literal, TypedDict
 
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.methods import METHODS
 from d2sd.methods.base import MAX_BLOCK
 
@@ -87,8 +87,7 @@ class Setting:
         if self.kind == "choice":
             check_choice(self.name, value, self.choices)
         elif self.kind == "flag":
-            if not isinstance(value, bool):
-                raise InputError(f"{self.name} must be true or false")
+            require(isinstance(value, bool), f"{self.name} must be true or false")
         elif not (_whole(value) or (self.kind == "real" and isinstance(value, float))):
             raise InputError(f"{self.name} must be a {'whole ' if self.kind == 'whole' else ''}number")
         elif not self.least <= value <= self.most or (self.above and value == self.least):
@@ -104,14 +103,15 @@ def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
 
 def check_device(device: str) -> None:
     """Raises ``InputError`` for kinds of devices that the tests do not cover. Whether this machine has the device is not checked."""
-    if str(device).partition(":")[0] not in DEVICES:
-        raise InputError(f"device {device!r} is not supported: losslessness was never tested on it; choose cpu or cuda")
+    require(
+        str(device).partition(":")[0] in DEVICES,
+        f"device {device!r} is not supported: losslessness was never tested on it; choose cpu or cuda",
+    )
 
 
 def check_prompt(prompt: str) -> None:
     """Raises ``InputError`` if a prompt is empty or has more than ``MAX_PROMPT_CHARACTERS`` characters."""
-    if not prompt.strip():
-        raise InputError("the prompt is empty; write a few words to continue from")
+    require(prompt.strip(), "the prompt is empty; write a few words to continue from")
     if len(prompt) > MAX_PROMPT_CHARACTERS:
         raise InputError(f"the prompt has {len(prompt)} characters; the maximum is {MAX_PROMPT_CHARACTERS}")
 

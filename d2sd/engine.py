@@ -21,7 +21,7 @@ from d2sd.decoding.drafters import CachedDrafters, slots
 from d2sd.decoding.generation import Generation, make_header
 from d2sd.decoding.stage_times import MEASURED_TOKENS, measure_costs
 from d2sd.decoding.verifier import Verifier
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.folders.loading import load_models
 from d2sd.folders.model_sets import obstacle, resolve
 from d2sd.folders.store import home
@@ -332,8 +332,7 @@ class Engine:
             if not all(0 <= i < size for i in ids):
                 raise InputError(f"a prompt given as token ids must contain only whole numbers from 0 to {size - 1}")
         room = self.models.target.max_positions - config.max_new_tokens
-        if not ids:
-            raise InputError("the prompt is empty; write a few words to continue from")
+        require(ids, "the prompt is empty; write a few words to continue from")
         if len(ids) > room:
             raise InputError(
                 f"the prompt has {len(ids)} tokens, but at most {max(0, room)} fit: this target has "

@@ -59,8 +59,7 @@ def read_prompts(source: str, limit: int | None = None) -> list[Prompt]:
     with path.open("rb") as file:
         lines = [(f"{path.name}, line {number}", line) for number, line in utf8_lines(file, path) if line.strip()]
     prompts = [_prompt(line, where) for where, line in lines]
-    if not prompts:
-        raise InputError(f"{source} has no prompts")
+    require(prompts, f"{source} has no prompts")
     return _spread(prompts, limit)
 
 

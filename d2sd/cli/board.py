@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from d2sd.cli import whatif
-from d2sd.errors import InputError
+from d2sd.errors import require
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,11 +26,7 @@ def checkpoints(folder: Path) -> list[str]:
 
     Raises ``InputError`` if the folder has no drafter ``step-N``.
     """
-    if not folder.is_dir():
-        raise InputError(f"there is no folder {folder}; give the --out folder of `d2sd train`")
+    require(folder.is_dir(), f"there is no folder {folder}; give the --out folder of `d2sd train`")
     folders = [str(path.parent) for path in folder.glob("step-*/config.json")]
-    if not folders:
-        raise InputError(
-            f"{folder} contains no step-N folders: train with --keep-every N to save a drafter every N steps"
-        )
+    require(folders, f"{folder} contains no step-N folders: train with --keep-every N to save a drafter every N steps")
     return [*folders, *([str(folder)] if (folder / "config.json").is_file() else [])]

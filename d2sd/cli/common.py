@@ -17,7 +17,7 @@ import orjson
 from d2sd.bench.prompts import Prompt, read_prompts
 from d2sd.config import PASSES, SETTINGS, DecodeConfig, check_choice
 from d2sd.costs.machines import MACHINES
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.folders.model_sets import ModelSet, check_models, resolve
 from d2sd.logs import read_runs
 from d2sd.trace.files import utf8_lines, write_whole
@@ -231,8 +231,7 @@ def files_of(path: str) -> list[str]:
     if not Path(path).is_dir():
         return [path]
     traces = sorted(str(f) for f in Path(path).iterdir() if f.name.endswith((".jsonl", ".jsonl.gz")) and f.is_file())
-    if not traces:
-        raise InputError(f"the folder {path} contains no traces (.jsonl or .jsonl.gz)")
+    require(traces, f"the folder {path} contains no traces (.jsonl or .jsonl.gz)")
     return traces
 
 

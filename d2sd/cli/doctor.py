@@ -14,7 +14,7 @@ from d2sd.cli.common import FAULT_NAMED, add_text_arguments, print_json, write_r
 from d2sd.cli.outputs import add_output
 from d2sd.config import DecodeConfig
 from d2sd.doctor.asked import PROMPTS, Asked
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.folders.configs import check_reachable
 from d2sd.folders.model_sets import check_models, resolve
 from d2sd.logs import import_log, sources_of
@@ -51,8 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError("--config-only has no JSON output: leave out --config-only or --json")
     if arguments.log:
         return _read_logs(arguments)
-    if not arguments.drafter:
-        raise InputError("name a target and its drafter, or a server's log with --log")
+    require(arguments.drafter, "name a target and its drafter, or a server's log with --log")
     if not arguments.config_only:
         return _examine(arguments)
     from d2sd.cli.examination import plan_pair  # imports torch

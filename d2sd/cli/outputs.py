@@ -17,7 +17,7 @@ from tempfile import gettempdir
 from time import sleep
 from typing import Any
 
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.trace.files import make_folder, writing
 
 
@@ -129,14 +129,12 @@ def check_output(arguments: argparse.Namespace, path: Path) -> None:
         return
     if path.is_dir():
         raise InputError(f"cannot write {path}: it is a folder")
-    if not path.parent.is_dir():
-        raise InputError(f"cannot write {path}: there is no folder {path.parent}")
+    require(path.parent.is_dir(), f"cannot write {path}: there is no folder {path.parent}")
     if not path.exists():
         return
     if any(path.samefile(other) for other in _input_files(arguments)):
         raise InputError(f"{path} is an input of this command; name another output file")
-    if not arguments.force:
-        raise InputError(f"{path} already exists; name another file, or replace it with --force")
+    require(arguments.force, f"{path} already exists; name another file, or replace it with --force")
 
 
 def check_folder(folder: Path) -> None:
@@ -155,8 +153,7 @@ def _check_resumable(arguments: argparse.Namespace, path: Path, folder: bool, ma
         return
     if any(path.samefile(other) for other in _named_paths(arguments)):
         raise InputError(f"{path} is an input of this command; name another output")
-    if folder != path.is_dir():
-        raise InputError(f"{path} is {'not a' if folder else 'a'} folder; name another output")
+    require(folder == path.is_dir(), f"{path} is {'not a' if folder else 'a'} folder; name another output")
     full = any(path.iterdir()) if folder else path.stat().st_size
     if full and not any(Path(f"{path}{ending}").exists() for ending in markers):
         raise InputError(

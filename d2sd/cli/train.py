@@ -14,7 +14,7 @@ from d2sd.bench.prompts import is_data_set, read_data_set
 from d2sd.cli.common import add_command, ended_at_once
 from d2sd.cli.outputs import add_output
 from d2sd.config import DTYPE_NAMES, DecodeConfig
-from d2sd.errors import InputError
+from d2sd.errors import require
 from d2sd.folders.model_sets import check_models, resolve
 from d2sd.logs.serving import Server
 from d2sd.train.files import check_turns, read_conversations
@@ -196,8 +196,7 @@ def _conversations(sources: Sequence[str]) -> list[list[str]]:
     conversations = []
     for source in sources:
         turns = [[text] for text in read_data_set(source)] if is_data_set(source) else read_conversations(Path(source))
-        if not turns:
-            raise InputError(f"{source} contains no prompts; give JSON lines with a text under prompt")
+        require(turns, f"{source} contains no prompts; give JSON lines with a text under prompt")
         conversations += turns
     return conversations
 

@@ -40,7 +40,7 @@ from d2sd.cli.common import (
 from d2sd.cli.outputs import add_output
 from d2sd.config import DecodeConfig
 from d2sd.costs.machines import StageCosts, machine_of
-from d2sd.errors import InputError, first_line
+from d2sd.errors import InputError, first_line, require
 from d2sd.folders.configs import drafter_kind
 from d2sd.methods import METHODS
 from d2sd.replay.outcomes import ReplayOutcome, check_replayable, recorded_config, recorded_outcome
@@ -128,10 +128,10 @@ def run(arguments: argparse.Namespace) -> int:
     for one in named:
         checked_models(one, config)
     for source in arguments.drafter or ():
-        if drafter_kind(source) == "second":
-            raise InputError(
-                f"{source} is a VP-Drafter, which drafts second: name it with --second-drafter, and its first drafter with --drafter"
-            )
+        require(
+            drafter_kind(source) != "second",
+            f"{source} is a VP-Drafter, which drafts second: name it with --second-drafter, and its first drafter with --drafter",
+        )
     engine = load_engine(named[0], config)
     rows, left_out, measured, status = list[Row](), dict[str, str](), 0, 0
     try:
@@ -193,8 +193,7 @@ def _answers(
     used = [trace for trace in traces if len(trace.token_ids) > 1]
     if note := ended_at_once(len(traces) - len(used), len(traces), arguments.chat):
         print(note, file=sys.stderr)
-    if not used:
-        raise InputError(f"no text is long enough for a draft. {note}")
+    require(used, f"no text is long enough for a draft. {note}")
     return used
 
 

@@ -22,7 +22,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from d2sd.doctor.settings import set_keys
-from d2sd.errors import InputError, first_line
+from d2sd.errors import InputError, first_line, require
 from d2sd.folders.checks import Check, own_name
 from d2sd.folders.configs import published_config
 from d2sd.folders.weights import read_weights, weight_files
@@ -150,8 +150,7 @@ def write_changed(source: str, changes: Sequence[Variant | Check], out: Path) ->
             except (KeyError, RuntimeError) as error:
                 raise InputError(f"the tensors do not allow this change ({first_line(error)})") from None
             continue
-        if not change.writable:
-            raise InputError(f"no change of the folder has the effect of {change.description}")
+        require(change.writable, f"no change of the folder has the effect of {change.description}")
         set_keys(config, change.values or {})
         published_names = {name: key for key in published if (name := own_name(key)) is not None}
         weights = {name: published[key] for name, key in published_names.items()}

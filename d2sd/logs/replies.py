@@ -67,8 +67,7 @@ def record_in(given: Any, where: str) -> Fields:
         data = orjson.loads(given) if isinstance(given, bytes) else given
     except orjson.JSONDecodeError as error:
         raise InputError(f"{where}: not JSON ({error})") from None
-    if not isinstance(data, dict):
-        raise InputError(f"{where}: not a JSON object")
+    require(isinstance(data, dict), f"{where}: not a JSON object")
     return data
 
 
@@ -86,8 +85,9 @@ def read_stream(lines: Iterable[tuple[int, bytes]]) -> Iterator[Record]:
     for number, line in lines:
         line = line.strip()
         if not line.startswith(b"data:"):
-            if not line.startswith(STREAM_FIELDS):
-                raise InputError(f"line {number}: not a line of an event stream, which begins with data:")
+            require(
+                line.startswith(STREAM_FIELDS), f"line {number}: not a line of an event stream, which begins with data:"
+            )
             continue
         body = line[5:].strip()
         part = None if body == b"[DONE]" else record_in(body, f"line {number}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from d2sd.calibration.replays import Steps
 from d2sd.config import DecodeConfig
 from d2sd.costs.runs import works_of
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.trace.metrics import Work, boundary_hit
 from d2sd.trace.trace import Trace
 
@@ -26,8 +26,10 @@ def recorded_config(trace: Trace) -> DecodeConfig:
 
 def check_replayable(trace: Trace) -> None:
     """Raises ``InputError`` if a run cannot be replayed with any models."""
-    if recorded_config(trace).temperature != 0:
-        raise InputError("a replay needs a run at temperature 0, where the text is the same for all settings")
+    require(
+        recorded_config(trace).temperature == 0,
+        "a replay needs a run at temperature 0, where the text is the same for all settings",
+    )
     if missing := {"prompt", "tokens", "target"}.intersection(trace.missing):
         raise InputError(
             f"this log is incomplete (missing: {', '.join(sorted(missing))}), so it cannot be replayed; vLLM returns all tokens "

@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any, cast, overload
 
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.trace.checks import (
     Line,
     check_order,
@@ -293,8 +293,7 @@ class Reader:
                 raise InputError(f"trace line {number}: {error}") from None
             if record is not None:
                 yield record
-        if not self.header:
-            raise InputError("the trace is empty")
+        require(self.header, "the trace is empty")
 
     def file_records(self, path: str | Path) -> Iterator[Record]:
         """Yields the content of all lines of a trace file, plain or gzip. Raises ``InputError`` as ``records`` does."""
@@ -311,12 +310,10 @@ class Reader:
             return None
         kind = kind_of(line)
         if not self.header:
-            if kind != "Header":
-                raise InputError("not the header of a trace")
+            require(kind == "Header", "not the header of a trace")
             self.header = read_header(line)
             return self.header
-        if kind == "Header":
-            raise InputError("a second header; a trace holds one run")
+        require(kind != "Header", "a second header; a trace holds one run")
         if kind not in EVENTS:
             read_kind(line)  # raises unless the line is JSON; the fields of unknown events are not checked
             return read_baseline(line) if kind == "Baseline" else None
@@ -338,8 +335,10 @@ class Reader:
                 raise InputError("a second Finished")
             if event.steps != len(self._steps):
                 raise InputError(f"steps: it must be {len(self._steps)}, the number of steps in the trace")
-            if list(event.token_ids) != self.token_ids:
-                raise InputError("token_ids: they must be the tokens committed by prefill and the steps")
+            require(
+                list(event.token_ids) == self.token_ids,
+                "token_ids: they must be the tokens committed by prefill and the steps",
+            )
             self.finished = event
             return event
         self.token_ids += [c.token for c in event.committed]

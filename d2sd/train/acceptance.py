@@ -12,7 +12,7 @@ from typing import Any
 
 from d2sd.config import DecodeConfig
 from d2sd.engine import Engine
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.nets.models import Models
 from d2sd.nets.target import Target
 from d2sd.replay.recorded import Replay, Text
@@ -67,11 +67,11 @@ class HeldOut:
         prompts = [engine.encode(row["prompt"], config) for row in read_jsonl(path, "prompt")]
         answers = respond_to(target, prompts, RegenerateConfig(max_new_tokens=HELD_OUT_TOKENS))
         held_out = cls(target, zip(prompts, answers, strict=True))
-        if not held_out.lengths:
-            raise InputError(
-                "none of the target's answers to the held-out prompts can be used: they are empty, or different without batching; "
-                "a chat model needs --chat"
-            )
+        require(
+            held_out.lengths,
+            "none of the target's answers to the held-out prompts can be used: they are empty, or different without batching; "
+            "a chat model needs --chat",
+        )
         return held_out
 
     def measure(

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.folders.checks import drafter_config_of
 from d2sd.folders.drafters import SHARD, save_speculators
 from d2sd.folders.loading import load_drafter, quiet
@@ -372,8 +372,10 @@ def mask_id(tokenizer: Any, target: Any, written: Set[int], text: str | None) ->
     number = vocabulary.get(name)
     if number is None or number >= size:
         raise InputError(f"{name!r} is not a token of this target; {advice}")
-    if number in _closing(tokenizer, target):
-        raise InputError(f"{name!r} ends or pads this target's texts and cannot be the mask; {advice}")
+    require(
+        number not in _closing(tokenizer, target),
+        f"{name!r} ends or pads this target's texts and cannot be the mask; {advice}",
+    )
     if name != tokenizer.mask_token and (name not in spare if spare else number in written):
         raise InputError(f"{name!r} occurs in texts and cannot be the mask; {advice}")
     return int(number)

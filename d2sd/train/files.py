@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.trace.files import utf8_lines
 
 MAX_LINE = 4_000_000  # maximum characters of a line
@@ -19,8 +19,7 @@ MAX_LINE = 4_000_000  # maximum characters of a line
 
 def read_jsonl(path: Path, *fields: str) -> Iterator[dict[str, Any]]:
     """Yields the rows of a JSONL file. Raises ``InputError``, naming the line, if a row is invalid or lacks one of ``fields``."""
-    if not path.is_file():
-        raise InputError(f"there is no prompt file {path}")
+    require(path.is_file(), f"there is no prompt file {path}")
     with path.open("rb") as file:
         for number, line in utf8_lines(file, path):
             if not line.strip():

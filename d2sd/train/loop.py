@@ -25,7 +25,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.nets.dtypes import quick_bfloat16
 from d2sd.trace.files import append_line, write_whole
 from d2sd.trace.text import duration, progress
@@ -325,11 +325,11 @@ def load_checkpoint(
             "give the same settings to resume, or another output folder to start again"
         )
     with torch.no_grad(), safe_open(folder / "weights.safetensors", "pt") as f:
-        if parameters.keys() != {*f.keys()}:
-            raise InputError(
-                f"{folder} was written by another version of this program, with other names of the weights; finish the run "
-                "with that version, or give another output folder to start again"
-            )
+        require(
+            parameters.keys() == {*f.keys()},
+            f"{folder} was written by another version of this program, with other names of the weights; finish the run "
+            "with that version, or give another output folder to start again",
+        )
         for name, parameter in parameters.items():
             parameter.copy_(f.get_tensor(name))
     with safe_open(folder / "optimizer.safetensors", "pt") as f:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.folders.configs import drafter_kind
 from d2sd.train.files import read_jsonl
 
@@ -146,10 +146,10 @@ class DrafterTraining:
     chat: bool = False
 
     def __post_init__(self) -> None:
-        if not self.responses.is_file():
-            raise InputError(
-                f"there is no response file {self.responses}; write one with `python -m d2sd train regenerate`"
-            )
+        require(
+            self.responses.is_file(),
+            f"there is no response file {self.responses}; write one with `python -m d2sd train regenerate`",
+        )
         # the first rows now, so that another kind of file is refused before models are loaded
         next(read_jsonl(self.responses, "prompt_ids", "response_ids"), None)
         if self.held_out is not None:

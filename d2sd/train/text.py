@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
-from d2sd.errors import InputError, first_line
+from d2sd.errors import InputError, first_line, require
 from d2sd.folders.loading import DTYPES, load_target
 from d2sd.folders.model_sets import target_folder
 from d2sd.folders.weights import weights_digest
@@ -66,8 +66,7 @@ def read_responses(path: Path, max_length: int, pad_id: int) -> Responses:
         if len(text) >= len(row["prompt_ids"]) + 2:
             texts.append(torch.tensor(text, dtype=torch.int32))
             prompts.append(len(row["prompt_ids"]))
-    if not texts:
-        raise InputError(f"{path} contains no response of at least two tokens")
+    require(texts, f"{path} contains no response of at least two tokens")
     ids = nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=pad_id)
     return Responses(ids, torch.tensor(prompts), torch.tensor([len(text) for text in texts]))
 
@@ -78,8 +77,7 @@ def frequent_tokens(data: Responses, count: int, vocabulary: int) -> list[int]:
 
     vocabulary: size of the target's vocabulary.
     """
-    if not 1 <= count <= vocabulary:
-        raise InputError(f"the draft vocabulary must have 1 to {vocabulary} tokens, not {count}")
+    require(1 <= count <= vocabulary, f"the draft vocabulary must have 1 to {vocabulary} tokens, not {count}")
     positions = torch.arange(data.ids.shape[1])
     written = (positions >= data.prompt_lengths[:, None]) & (positions < data.lengths[:, None])
     seen = torch.bincount(data.ids[written].long(), minlength=vocabulary)
@@ -129,10 +127,10 @@ def write_on_server(
             "temperature": config.temperature, "seed": config.seed + request.number,
         }  # fmt: skip
         choice = first_of(server.request("/v1/completions", body), "choices")
-        if "text" not in choice:
-            raise InputError(
-                f"{server.address}/v1/completions answered without choices; is this a server with OpenAI's API?"
-            )
+        require(
+            "text" in choice,
+            f"{server.address}/v1/completions answered without choices; is this a server with OpenAI's API?",
+        )
         ids, text, ended = choice.get("token_ids"), str(choice["text"]), choice.get("finish_reason") == "stop"
         size = len(tokenizer)
         if not isinstance(ids, list) or not all(isinstance(n, int) and 0 <= n < size for n in ids):
@@ -346,8 +344,7 @@ def user_header(target: Target) -> str:
 
     Raises ``InputError`` if there is no template, if it changes the message, or if it writes nothing before the message.
     """
-    if not target.tokenizer.chat_template:
-        raise InputError(f"{target.name} has no chat template; only chat models can write questions")
+    require(target.tokenizer.chat_template, f"{target.name} has no chat template; only chat models can write questions")
     text = target.tokenizer.apply_chat_template([{"role": "user", "content": MARK}], tokenize=False)
     header, mark, _ = text.partition(MARK)
     if not mark or not header:
