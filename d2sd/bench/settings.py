@@ -65,25 +65,25 @@ def parse_settings(methods: str, sweeps: Sequence[str], base: DecodeConfig) -> l
     Raises ``InputError`` if a text cannot be read.
     """
     entries = list(METHODS) if methods == "all" else [m.strip() for m in methods.split(",")]
-    swept: dict[str, list[str]] = {}
+    swept: dict[str, list[object]] = {}
     for sweep in sweeps:
         name, _, values = sweep.partition("=")
-        swept[_field(name, sweep)] = [v.strip() for v in values.split(",")]
+        field = _field(name, sweep)
+        swept[field] = [_value(field, v.strip()) for v in values.split(",")]
     settings: dict[str, BenchSetting] = {}
     for entry in entries:
         method, *pairs = entry.split(":")
         config = replace(base, method=method)
-        explicit: dict[str, str] = {}
+        explicit: dict[str, object] = {}
         for pair in pairs:
             name, _, value = pair.partition("=")
             field = _field(name, entry)
             if field not in uses(method):
                 raise InputError(f"method {method!r} does not use {name}; leave it out of {entry!r}")
-            explicit[field] = value
+            explicit[field] = _value(field, value)
         free = {f: v for f, v in swept.items() if f in uses(method) and f not in explicit}
         for chosen in product(*free.values()):
-            overrides = {**explicit, **dict(zip(free, chosen, strict=True))}
-            setting = make_setting(config, {f: _value(f, v) for f, v in overrides.items()})
+            setting = make_setting(config, {**explicit, **dict(zip(free, chosen, strict=True))})
             settings.setdefault(setting.label, setting)
     return list(settings.values())
 
