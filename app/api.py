@@ -21,7 +21,7 @@ from app.session import History
 from app.streaming import RunRequest, get_ready, never, prepare_run, stream
 from d2sd import InputError, Trace
 from d2sd.calibration import RunStatistics, read_report
-from d2sd.cli.description import describe_step
+from d2sd.trace.description import describe_step
 from d2sd.trace.events import to_line
 from d2sd.trace.run import RecordedRun
 from d2sd.trace.text import escaped

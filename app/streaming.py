@@ -179,7 +179,7 @@ def stream(run: Prepared, stop: Callable[[], bool], share: ThreadShare | None = 
         share = ThreadShare()
 
     def work(put: Callable[[Event], None]) -> None:
-        with closing(run.engine.run(run.request, stop)) as events:  # type: ignore[type-var]
+        with closing(run.engine.run(run.request, stop)) as events:
             while (event := share.next(events)) is not None:
                 put(event)
 

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from d2sd.config import DecodeConfig
     from d2sd.engine import Engine, load
     from d2sd.errors import InputError
-    from d2sd.figures.viewer import show
+    from d2sd.figures.notebook import show
     from d2sd.folders.model_sets import presets
     from d2sd.methods import METHODS
     from d2sd.trace.events import Event, Finished, PrefillDone, StepDone
     from d2sd.trace.graph import graph
+    from d2sd.trace.stream import EventStream
     from d2sd.trace.trace import Trace, load_trace, read_traces
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "DecodeConfig",
     "Engine",
     "Event",
+    "EventStream",
     "Finished",
     "InputError",
     "PrefillDone",
@@ -52,13 +54,14 @@ warnings.filterwarnings("ignore", message="IProgress not found")
 _HOMES = {
     "d2sd.__about__": ("__version__",),
     "d2sd.config": ("DecodeConfig",),
-    "d2sd.figures.viewer": ("show",),
+    "d2sd.figures.notebook": ("show",),
     "d2sd.engine": ("Engine", "load"),
     "d2sd.errors": ("InputError",),
     "d2sd.methods": ("METHODS",),
     "d2sd.folders.model_sets": ("presets",),
     "d2sd.trace.events": ("Event", "Finished", "PrefillDone", "StepDone"),
     "d2sd.trace.graph": ("graph",),
+    "d2sd.trace.stream": ("EventStream",),
     "d2sd.trace.trace": ("Trace", "load_trace", "read_traces"),
 }
 

@@ -37,9 +37,8 @@ def main(argv: list[str] | None = None) -> int:
     replace_unencodable()
     try:
         command, arguments = _asked(sys.argv[1:] if argv is None else argv)
-        if hasattr(arguments, "outputs"):
-            import_module("d2sd.cli.common").check_outputs(arguments)
-        return int(command.run(arguments) or 0)
+        with import_module("d2sd.cli.outputs").held(arguments):
+            return int(command.run(arguments) or 0)
     except InputError as error:
         print(printable(f"error: {error}").replace("\n", " "), file=sys.stderr)
         return 2

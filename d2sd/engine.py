@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -32,6 +32,7 @@ from d2sd.nets.attention import choose
 from d2sd.nets.models import Models
 from d2sd.nets.passes import Passes, choose_mode, row_shape
 from d2sd.trace.events import Event, PrefillDone
+from d2sd.trace.stream import EventStream
 from d2sd.trace.text import TokenTexts, encodable
 from d2sd.trace.trace import Trace
 
@@ -73,6 +74,11 @@ class Engine:
         self._plain: dict[str, StageCosts | None] = {}  # by backend
         self._experience: dict[tuple[str, StageCosts], Experience] = {}  # by method
         self._free: list[tuple[str, Passes]] = []  # buffers and graphs not in use
+
+    def __repr__(self) -> str:
+        target = self.models.target
+        parts = ", ".join(name.replace("_", " ") for name in self.models.drafters)
+        return f"<Engine {self.models.name}: target {target.name} in {target.numbers} on {target.device}; {parts or 'no drafter'}>"
 
     @overload
     def generate(
@@ -116,8 +122,8 @@ class Engine:
         config: DecodeConfig | None = None,
         stop: Callable[[], bool] = lambda: False,
         **settings: Unpack[Settings],
-    ) -> Iterator[Event]:
-        """Generates a text step by step. Yields ``PrefillDone``, a ``StepDone`` per step, and ``Finished``.
+    ) -> EventStream:
+        """Generates a text step by step. Returns an iterator over ``PrefillDone``, a ``StepDone`` per step, and ``Finished``.
 
         prompt: a text, or its token ids.
         config, settings: as for ``generate``.
@@ -125,7 +131,8 @@ class Engine:
 
         Raises ``InputError`` for an invalid prompt or setting, before the first event is requested.
         """
-        return self.run(self.request(prompt, config, **settings), stop)
+        request = self.request(prompt, config, **settings)
+        return EventStream(lambda: self.header(request), self.run(request, stop))
 
     def request(
         self, prompt: str | Sequence[int], config: DecodeConfig | None = None, **settings: Unpack[Settings]
@@ -330,7 +337,7 @@ class Engine:
             )
         return ids
 
-    def run(self, request: Request, stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
+    def run(self, request: Request, stop: Callable[[], bool] = lambda: False) -> Generator[Event]:
         """Generates a text step by step. Yields ``PrefillDone``, a ``StepDone`` per step, and ``Finished``.
 
         request: a result of ``request``.

@@ -8,6 +8,12 @@ class InputError(ValueError):
     """
 
 
+def require(ok: object, sentence: str) -> None:
+    """Raises ``InputError`` with this sentence unless ``ok`` is true."""
+    if not ok:
+        raise InputError(sentence)
+
+
 def first_line(error: Exception, most: int = 300) -> str:
     """Returns the first line of an error's message, cut to ``most`` characters. If the message is empty, returns the error's type."""
     lines = str(error).strip().splitlines() or [type(error).__name__]

@@ -3,7 +3,7 @@
 import { h, readJson } from "../../assets/viewer/dom.js";
 import { spoken } from "../../assets/viewer/words.js";
 import { differencesView } from "../race/differences.js";
-import { TextsView, readSide } from "../race/texts.js";
+import { readSide, textsView } from "../race/texts.js";
 
 export function start(element, trigger, props, watch) {
   let pairs = [];
@@ -12,13 +12,13 @@ export function start(element, trigger, props, watch) {
   const more = h("p.more", {});
   const titles = h("p.status", {});
   const rows = differencesView();
-  const choice = h("select", { "aria-label": "Prompt", onchange: () => use(choice.value) });
-  const texts = new TextsView((side, step) => trigger("select", { side, step, key: pairs[choice.value].keys[side] }));
+  const choice = h("select", { ariaLabel: "Prompt", onchange: () => use(choice.value) });
+  const texts = textsView((side, step) => trigger("select", { side, step, key: pairs[choice.value].keys[side] }));
   texts.box.querySelector(".head").prepend(choice);
   const use = (n) => texts.show(pairs[n].prompt, pairs[n].sides, names, pairs[n].chat);
   const root = h(
     "section.panels.race",
-    { "aria-label": "Against another set" },
+    { ariaLabel: "Against another set" },
     result,
     more,
     titles,

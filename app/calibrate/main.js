@@ -19,16 +19,16 @@ const TONES = {
 function summaryView(choose) {
   const result = h("h2.result", {});
   const more = h("p.more", {});
-  const figures = h("dl.panel.figures", { "aria-label": "Figures" });
-  const reading = h("section.panel.reading", { "aria-label": "Reading" });
-  const spoken = h("p.spoken", { "aria-live": "polite" });
+  const figures = h("dl.panel.figures", { ariaLabel: "Figures" });
+  const reading = h("section.panel.reading", { ariaLabel: "Reading" });
+  const spoken = h("p.spoken", { ariaLive: "polite" });
   const line = ({ tone, text, chart, places }) => {
     const [mark, meaning] = TONES[tone];
-    const show = { class: "small", "aria-label": `Show the steps: ${text}` };
+    const show = { class: "small", ariaLabel: `Show the steps: ${text}` };
     return h(
       "li",
       { class: tone },
-      h("i.tone", { title: meaning, "aria-hidden": "true" }, mark),
+      h("i.tone", { title: meaning, ariaHidden: true }, mark),
       h("span.words", {}, text),
       places?.length > 0 && button("steps", show, () => choose(chart, places)),
     );
@@ -77,17 +77,17 @@ const AT_ONCE = 60; // entries that “Show more” adds to the list
 function membersView(open, closed) {
   let [data, items, shown, kind] = [null, [], AT_ONCE, "surest"];
   const title = h("h3", { tabindex: -1 });
-  const kinds = h("div.kinds", { role: "group", "aria-label": "Steps worth seeing" });
-  const choice = h("select", { "aria-label": "Group of prompts", onchange: () => showWorth(data) });
-  const what = h("p.question", { "aria-live": "polite" });
+  const kinds = h("div.kinds", { role: "group", ariaLabel: "Steps worth seeing" });
+  const choice = h("select", { ariaLabel: "Group of prompts", onchange: () => showWorth(data) });
+  const what = h("p.question", { ariaLive: "polite" });
   const list = h("ol.rows", {});
   const more = button("", { class: "small more" }, () => {
     shown += AT_ONCE;
     draw();
   });
-  const close = button("✕", { class: "icon", "aria-label": "Close the list" }, closed);
+  const close = button("✕", { class: "icon", ariaLabel: "Close the list" }, closed);
   const head = h("div.head", {}, title, h("div.tools", {}, close));
-  const box = h("section.panel.members", { "aria-label": "Steps" }, head, kinds, what, list, more);
+  const box = h("section.panel.members", { ariaLabel: "Steps" }, head, kinds, what, list, more);
 
   /** Lists steps worth seeing of one kind, in the selected group of prompts. */
   function showWorth(measured, wanted = kind) {
@@ -102,7 +102,7 @@ function membersView(open, closed) {
       ...KINDS.map(([id, name]) =>
         button(
           h("span", {}, name, h("b", {}, worthSeeing(measured, id, group).length)),
-          { class: "small", "aria-pressed": String(id === kind) },
+          { class: "small", ariaPressed: id === kind },
           () => showWorth(data, id),
         ),
       ),
@@ -193,6 +193,10 @@ export function stepsBehind({ places, steps }, figure, wanted) {
   return (places.steps[figure] ?? []).flatMap((marks, row) => (marks.some(among) ? [{ row, at: null }] : []));
 }
 
+/** The data with the predictions that a figure shows: those of the softmax, or of the confidence head. */
+export const predictedBy = (data, figure) =>
+  figure.startsWith("head-") ? { ...data, steps: { ...data.steps, ...data.head } } : data;
+
 /** The places of a figure that a step belongs to. */
 export const placesOf = ({ places }, figure, row) => (places.positions[figure] ?? places.steps[figure])?.[row] ?? [];
 
@@ -200,7 +204,7 @@ export const placesOf = ({ places }, figure, row) => (places.positions[figure] ?
 export function nameOf({ panels }, figure, wanted) {
   const panel = panels.find(({ id }) => id === figure);
   const names = wanted.map((place) => panel?.names[place]).filter(Boolean);
-  return names.length > 1 ? `${names[0]} to ${names[names.length - 1].replace(/^\D+/, "")}` : names.join("") || "Steps";
+  return names.length > 1 ? `${names[0]} to ${names.at(-1).replace(/^\D+/, "")}` : names.join("") || "Steps";
 }
 
 /** Sorts items, the most surprising first: rejected with high confidence, or accepted with low confidence. */
@@ -245,24 +249,25 @@ const ROOM = 200; // pixels of the list in sight that suffice
 // Figures in reading order. MAIN is below the verdict. The first of FURTHER is below the list of steps, the others further down.
 const MAIN = ["uniform", "positions", "matrix"];
 const FURTHER = ["stops", "ranks", "gains", "second", "domain"];
+const HEAD = ["head-uniform", "head-positions", "head-matrix", "head-ranks"];
 
 export function start(element, trigger, props, watch, server, options) {
   let data = null;
   let choice = NOTHING;
   const whenShown = oneWait(PATIENCE_MS); // opening another step ends the wait for an earlier one
-  const root = h("section.panels.calibrate", { "aria-label": "Calibration" });
+  const root = h("section.panels.calibrate", { ariaLabel: "Calibration" });
   const choose = (chart, places) => {
     choice = { chart, places };
     showChoice(true);
   };
   const summary = summaryView(choose);
-  const [main, more] = [MAIN, FURTHER].map((ids) => ids.map((id) => figureView(id, options, choose)));
+  const [main, more] = [MAIN, [...FURTHER, ...HEAD]].map((ids) => ids.map((id) => figureView(id, options, choose)));
   const figures = [...main, ...more];
   const [stops, ...others] = more.map((c) => c.box);
   const members = membersView(open, putAway);
   const title = h("span.what", {});
   const here = h("span.here", { hidden: true });
-  const bar = h("progress", { max: 1, "aria-label": "Prompts done", hidden: true });
+  const bar = h("progress", { max: 1, ariaLabel: "Prompts done", hidden: true });
   const save = () => saveFile("calibration.json", "application/json", figuresJson(data));
   const tools = h("div.tools", { hidden: true }, button("JSON", { class: "small", "data-save": "json" }, save));
   const notice = h("p.notice", { role: "alert", hidden: true });
@@ -343,7 +348,8 @@ export function start(element, trigger, props, watch, server, options) {
     if (!data) return;
     const { chart, places } = choice;
     mark();
-    if (places.length) members.show(data, nameOf(data, chart, places), stepsBehind(data, chart, places));
+    const seen = predictedBy(data, chart);
+    if (places.length) members.show(seen, nameOf(data, chart, places), stepsBehind(seen, chart, places));
     else members.showWorth(data);
     if (!chosen || !places.length) return;
     // Scroll to the list unless some of its rows are in sight; in a single column they never are. Closing the list scrolls back.

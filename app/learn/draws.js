@@ -1,6 +1,6 @@
 // The appendix of Learn about sampling: a step drawn again and again.
 
-import { button, h } from "../../assets/viewer/dom.js";
+import { button, h, table } from "../../assets/viewer/dom.js";
 import { drawnAfter, oddsAfter } from "../../assets/viewer/sampling.js";
 import { percent, probability, quoted, visible } from "../../assets/viewer/words.js";
 
@@ -12,11 +12,9 @@ function drawsBox(step, redraw) {
   const place = placeOf(step);
   const counts = new Map(); // by token id
   let seed = 0; // number of draws so far
-  const rows = h("tbody", {});
   const said = h("p.said", { role: "status" });
   const drawer = (words, times) => button(words, { class: "small", "data-times": times }, () => draw(times));
-  const heads = ["the large model may write", "p", "drawn"].map((words) => h("th", { scope: "col" }, words));
-  const table = h("table", {}, h("thead", {}, h("tr", {}, ...heads)), rows);
+  const drawn = table(["the large model may write", "p", "drawn"], []);
   const tools = h("div.row", {}, drawer("Draw again", 1), drawer("Draw 100 times", 100));
   const drafted = new Set([...step.nodes.values()].filter(({ parent }) => parent === place).map(({ token }) => token));
   const after = quoted(place ? step.nodes.get(place).text : step.anchorText);
@@ -35,23 +33,23 @@ function drawsBox(step, redraw) {
     said.textContent = seed
       ? `The drawing shows draw ${seed}${step.sampled ? "" : ", at temperature 1"}. After ${after}, each token is drawn as often as its probability p says.`
       : `What the large model may draw after ${after}; “(another)”: any token whose probability was not recorded.`;
-    rows.replaceChildren(...oddsAfter(step, place).map(row));
+    drawn.tBodies[0].replaceChildren(...oddsAfter(step, place).map(row));
   }
 
   function row({ id, text, p }) {
     const word = h("bdi", {}, visible(text.replace(/^ (?=\S)/, ""), 16, " "));
-    const drawn = counts.get(id) ?? 0;
+    const times = counts.get(id) ?? 0;
     return h(
       "tr",
       { class: drafted.has(id) ? "drafted" : null },
       h("th", { scope: "row" }, word, drafted.has(id) ? " ✓ drafted" : ""),
       h("td", {}, probability(p)),
-      h("td", {}, seed ? `${drawn}, ${percent(drawn / seed)}` : "—"),
+      h("td", {}, seed ? `${times}, ${percent(times / seed)}` : "—"),
     );
   }
 
   show();
-  return h("div.draws", {}, tools, said, table);
+  return h("div.draws", {}, tools, said, drawn);
 }
 
 /** The appendix of a step, a chapter with a `box`; false if the target's probabilities are not known. `redraw(seed)` draws the step with

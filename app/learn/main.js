@@ -1,7 +1,7 @@
 // Learn: explains a step chapter by chapter beside its drawing; the appendices follow.
 
 import { PAYS, readAddress } from "../../assets/viewer/address.js";
-import { button, emit, h, markCurrent, oneWait } from "../../assets/viewer/dom.js";
+import { button, emit, fold, h, markCurrent, oneWait } from "../../assets/viewer/dom.js";
 import { withTerms } from "../../assets/viewer/glossary.js";
 import { start as startView } from "../../assets/viewer/main.js";
 import { STAGE_SECONDS, showPlaying } from "../../assets/viewer/player.js";
@@ -21,265 +21,233 @@ function drawingIn(host, styles, lines) {
   frame.append(place);
   root.append(h("style", {}, styles), frame);
   const dark = () => frame.classList.toggle("dark", document.body.classList.contains("dark"));
-  new MutationObserver(dark).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+  new MutationObserver(dark).observe(document.body, { attributeFilter: ["class"] });
   dark();
   const nothing = () => {};
   return startView(place, nothing, { value: lines, told: true }, nothing);
 }
 
-class Tour {
-  /** `trigger` sends an event to the server; `styles`: style sheet of the drawing. */
-  constructor(element, trigger, { styles }) {
-    Object.assign(this, { element, trigger, styles, chapters: [], at: 0, step: 0, timer: 0, about: "" });
-    this.whenShown = oneWait(EXPLORE_MS);
-    this.notice = h("p.notice", { role: "alert", hidden: true });
-    this.rail = h("ol.rail", { "aria-label": "Chapters" });
-    this.rail.addEventListener("click", ({ target }) => {
-      const at = target.closest("button")?.dataset.at;
-      if (at) this.go(Number(at));
-    });
-    this.whose = h("p.whose", {});
-    this.title = h("h3", { tabindex: -1 });
-    this.body = h("div.body", { "aria-live": "polite" });
-    this.stage = h("div.stage", { role: "group", "aria-label": "The step" });
-    this.back = button("←", { class: "move", "aria-label": "Previous chapter (←)", title: "←" }, () =>
-      this.go(this.at - 1),
-    );
-    this.next = button("Next →", { class: "move", id: "learn-next" }, () => this.go(this.at + 1));
-    this.player = button("", { class: "play" }, () => this.toggle());
-    this.scene = h(
-      "div.scene",
-      {},
-      this.rail,
-      h("section.words", { "aria-label": "Chapter", tabindex: 0 }, this.whose, this.title, this.body),
-      this.stage,
-      h("div.ways", {}, this.player, this.back, this.next),
-    );
-    this.track = h("div.track", {}, this.scene);
-    element.replaceChildren(h("section.panels.tour", { "aria-label": "Learn" }, this.notice, this.track));
-    this.keys = (event) => this.onKey(event);
-    this.scrolled = () => this.onScroll();
-    document.addEventListener("keydown", this.keys, true);
-    addEventListener("scroll", this.scrolled, { passive: true });
-    new ResizeObserver(() => this.settle()).observe(this.track); // also when the tab is opened again
-  }
+/** The view of the chapters; returns a function that loads a run. `trigger` sends an event to the server; `styles`: style sheet of the
+ *  drawing. */
+function tourView(element, trigger, { styles }) {
+  let [chapters, here, step, timer] = [[], 0, 0, 0]; // here: index of the shown chapter
+  let view, example, firstRun, own; // own: whether the run is not the example
+  let settled, aligned; // whether the place of the scene is known; whether the next scroll event is that of `align`
+  const whenShown = oneWait(EXPLORE_MS);
+  const notice = h("p.notice", { role: "alert", hidden: true });
+  const rail = h("ol.rail", { ariaLabel: "Chapters" });
+  const whose = h("p.whose", {});
+  const title = h("h3", { tabindex: -1 });
+  const body = h("div.body", { ariaLive: "polite" });
+  const words = h("section.words", { ariaLabel: "Chapter", tabindex: 0 }, whose, title, body);
+  const stage = h("div.stage", { role: "group", ariaLabel: "The step" });
+  const back = button("←", { class: "move", ariaLabel: "Previous chapter (←)", title: "←" }, () => go(here - 1));
+  const next = button("Next →", { class: "move", id: "learn-next" }, () => go(here + 1));
+  const player = button("", { class: "play" }, toggle);
+  const scene = h("div.scene", {}, rail, words, stage, h("div.ways", {}, player, back, next));
+  const track = h("div.track", {}, scene);
+  element.replaceChildren(h("section.panels.tour", { ariaLabel: "Learn" }, notice, track));
+  document.addEventListener("keydown", onKey, true);
+  addEventListener("scroll", onScroll, { passive: true });
+  new ResizeObserver(settle).observe(track); // also when the tab is opened again
 
   /** Loads the run; if that fails, shows a notice with a button to try again. `ask()` returns the packed tour; `lines`: trace lines,
    *  needed if the tour lacks them; `address`: the chapter and step to begin with. */
-  async load(ask, lines, address) {
-    this.notice.hidden = true;
+  async function load(ask, lines, address) {
+    notice.hidden = true;
     try {
-      await this.begin(JSON.parse(await inflate(await ask())), lines, address);
+      await begin(JSON.parse(await inflate(await ask())), lines, address);
     } catch (error) {
       console.warn(error);
-      this.notice.hidden = false;
-      this.notice.replaceChildren(
+      notice.hidden = false;
+      notice.replaceChildren(
         "Learn could not be loaded. Is the connection lost? ",
-        button("Try again", { class: "small" }, () => this.load(ask, lines, address)),
+        button("Try again", { class: "small" }, () => load(ask, lines, address)),
       );
     }
   }
 
-  async begin(tour, ownLines, { chapter, step }) {
-    this.example = { value: ownLines ?? tour.lines, step: tour.start, about: tour.about ?? "" };
-    this.view = drawingIn(this.stage, this.styles, this.example.value);
-    await this.tell({ ...this.example, step: chapter && step ? step - 1 : tour.start }, chapter ?? 1);
-    this.element.addEventListener("learn:go", ({ detail }) => this.follow(detail));
-    this.element.dataset.ready = "yes";
+  async function begin(tour, ownLines, { chapter, step: wanted }) {
+    example = { value: ownLines ?? tour.lines, step: tour.start, about: tour.about ?? "" };
+    view = drawingIn(stage, styles, example.value);
+    await tell({ ...example, step: chapter && wanted ? wanted - 1 : tour.start }, chapter ?? 1);
+    element.addEventListener("learn:go", ({ detail }) => follow(detail));
+    element.dataset.ready = "yes";
   }
 
-  /** Explains step `step` of a run, from chapter number `chapter` on. */
-  async tell({ value, step, about = "" }, chapter) {
-    const { view } = this;
-    view.store.feed(value);
-    await until(() => view.store.complete);
-    const { store } = view;
-    this.step = Math.min(step, store.length - 1);
-    view.state.pin(this.step);
-    this.run ??= store.run; // the first run is the example
-    this.own = store.run !== this.run;
-    const told = store.step(this.step);
-    const appendix = sampling(told, (seed) => view.state.set({ seed }));
-    this.chapters = [...chaptersOf(told, store), appendix].filter(Boolean);
-    if (about) this.chapters[0].asked.push(["Which models are these?", about]);
-    this.showRail();
+  /** Explains a step of a run, from chapter number `chapter` on. */
+  async function tell({ value, step: wanted, about = "" }, chapter) {
+    const { store, state } = view;
+    store.feed(value);
+    await until(() => store.complete);
+    step = Math.min(wanted, store.length - 1);
+    state.pin(step);
+    firstRun ??= store.run; // the example
+    own = store.run !== firstRun;
+    const told = store.step(step);
+    const appendix = sampling(told, (seed) => state.set({ seed }));
+    chapters = [...chaptersOf(told, store), appendix].filter(Boolean);
+    if (about) chapters[0].asked.push(["Which models are these?", about]);
+    showRail();
     const scrolls = window === window.parent; // not in a frame, which may be as high as its content
-    this.track.style.setProperty("--pages", scrolls ? this.chapters.length - 1 : 0);
-    this.at = -1;
-    this.enter(this.placeOf(chapter));
-    this.align();
+    track.style.setProperty("--pages", scrolls ? chapters.length - 1 : 0);
+    here = -1;
+    enter(placeOf(chapter));
+    align();
   }
 
   /** Goes to a chapter, and to a step if given; `value`: lines of another run, which is then explained. */
-  follow({ chapter, step = null, value = "" }) {
-    if (value) return this.tell({ value, step }, chapter);
-    if (step && step - 1 !== this.step) return this.tell({ ...this.example, step: step - 1 }, chapter);
-    return this.go(this.placeOf(chapter));
+  function follow({ chapter, step: wanted = null, value = "" }) {
+    if (value) return tell({ value, step: wanted }, chapter);
+    if (wanted && wanted - 1 !== step) return tell({ ...example, step: wanted - 1 }, chapter);
+    return go(placeOf(chapter));
   }
 
   /** Index of the chapter with this number; if the step has no such chapter, index of the chapter before. */
-  placeOf(chapter) {
-    const at = this.chapters.findLastIndex(({ id }) => id <= chapter);
-    return Math.max(0, at);
+  function placeOf(chapter) {
+    return Math.max(
+      0,
+      chapters.findLastIndex(({ id }) => id <= chapter),
+    );
   }
 
-  showRail() {
-    let number = 0;
-    this.rail.replaceChildren(
-      ...this.chapters.map(({ name, box }, at) =>
+  function showRail() {
+    rail.replaceChildren(
+      ...chapters.map(({ name, box }, at) =>
         h(
           "li",
-          { class: box ? "appendix" : null },
-          button(h("span", {}, box ? name : `${(number += 1)} ${name}`), { "data-at": at, title: name }),
+          { class: box && "appendix" },
+          button(h("span", {}, box ? name : `${at + 1} ${name}`), { title: name }, () => go(at)),
         ),
       ),
     );
   }
 
   /** Shows chapter `at` and plays it. */
-  enter(at) {
-    if (at === this.at || !this.chapters[at]) return;
-    const back = at < this.at;
-    this.at = at;
-    const { id, title, say, from, to, box = "" } = this.chapters[at];
-    const { view } = this;
-    const other = this.own || this.step !== this.example.step;
-    this.whose.replaceChildren(
-      other ? `${this.own ? "Your run" : "A recorded run"}, step ${this.step + 1} ` : "From a recorded run",
-      other ? button("Back to the example", { class: "small" }, () => this.tell(this.example, 1)) : "",
+  function enter(at) {
+    if (at === here || !chapters[at]) return;
+    const returns = at < here;
+    here = at;
+    const { id, title: heading, say, from, to, box = "" } = chapters[at];
+    const other = own || step !== example.step;
+    whose.replaceChildren(
+      other ? `${own ? "Your run" : "A recorded run"}, step ${step + 1} ` : "From a recorded run",
+      other ? button("Back to the example", { class: "small" }, () => tell(example, 1)) : "",
     );
-    this.title.textContent = title;
+    title.textContent = heading;
     const explained = new Set(); // terms that this chapter has explained
-    this.body.replaceChildren(
+    body.replaceChildren(
       ...say.map((sentence) => h("p", {}, h("bdi", {}, ...withTerms(sentence, explained)))),
       box,
-      ...this.folds(this.chapters[at]),
-      ...(id === PAYS ? [this.waysOn()] : []),
+      ...foldsOf(chapters[at]),
+      id === PAYS ? waysOn() : "",
     );
-    this.body.parentNode.scrollTop = 0;
+    words.scrollTop = 0;
     view.state.set({ seed: null, why: id === PAYS });
     view.page.root.dataset.told = id;
-    view.player.play(back ? to : from, to);
-    [...this.rail.children].forEach((item, n) => item.classList.toggle("done", n <= at));
+    view.player.play(returns ? to : from, to);
+    const items = [...rail.children];
+    items.forEach((item, n) => item.classList.toggle("done", n <= at));
     markCurrent(
-      [...this.rail.children].map((item) => item.firstChild),
+      items.map((item) => item.firstChild),
       at,
     );
-    this.back.disabled = at === 0;
-    this.next.disabled = at === this.chapters.length - 1;
-    this.showPlayer();
-    Object.assign(this.element.dataset, { chapter: id, step: this.step });
-    emit(this.element, "learn:moved");
-  }
-
-  /** The foldable details below a chapter. */
-  folds({ formula, numbers, asked }) {
-    const fold = (name, ...parts) => h("details.asked", {}, h("summary", {}, name), ...parts);
-    const values = numbers.map(([name, value]) =>
-      h("div", {}, h("dt", {}, h("bdi", {}, name)), h("dd", {}, h("bdi", {}, value))),
-    );
-    const written = formula.length
-      ? h("p.equation", { role: "math", "aria-label": formula.map(spokenPiece).join("") }, ...formula.map(drawnPiece))
-      : "";
-    const name = formula.length ? "Show the formula" : "Show the numbers";
-    return [
-      ...(formula.length || numbers.length ? [fold(name, written, h("dl.values", {}, ...values))] : []),
-      ...asked.map(([question, answer]) => fold(question, h("p", {}, answer))),
-    ];
+    back.disabled = at === 0;
+    next.disabled = at === chapters.length - 1;
+    showPlayer();
+    Object.assign(element.dataset, { chapter: id, step });
+    emit(element, "learn:moved");
   }
 
   /** Buttons below the last chapter: the quiz, and Explore. */
-  waysOn() {
+  function waysOn() {
     return h(
       "div.on",
       {},
-      button("Quiz", {}, () => this.open("quiz")),
-      button("Open in Explore", { id: "learn-open" }, () => this.open("")),
+      button("Quiz", {}, () => open("quiz")),
+      button("Open in Explore", { id: "learn-open" }, () => open("")),
     );
   }
 
-  go(at) {
-    this.rest();
-    if (at < 0 || at >= this.chapters.length) return;
-    this.enter(at);
-    this.align();
-    this.title.focus({ preventScroll: true });
+  function go(at) {
+    rest();
+    if (at < 0 || at >= chapters.length) return;
+    enter(at);
+    align();
+    title.focus({ preventScroll: true });
   }
 
   // Playing and scrolling
 
   /** Plays the chapters one after the other, with time to read each. */
-  play() {
-    const last = this.chapters.findLastIndex(({ box }) => !box);
-    if (this.at >= last) this.enter(0);
+  function play() {
+    const last = chapters.findLastIndex(({ box }) => !box);
+    if (here >= last) enter(0);
     const read = () => {
-      const { say, from, to } = this.chapters[this.at];
+      const { say, from, to } = chapters[here];
       const seconds = Math.max((to - from) * STAGE_SECONDS + 2, say.join(" ").split(" ").length / WORDS_PER_SECOND);
-      this.timer = setTimeout(() => {
-        if (this.at >= last) return this.rest();
-        this.enter(this.at + 1);
-        this.align();
+      timer = setTimeout(() => {
+        if (here >= last) return rest();
+        enter(here + 1);
+        align();
         return read();
       }, 1000 * seconds);
     };
     read();
-    this.align();
-    this.showPlayer();
+    align();
+    showPlayer();
   }
 
-  toggle() {
-    if (this.timer) this.rest();
-    else this.play();
+  function toggle() {
+    if (timer) rest();
+    else play();
   }
 
-  rest() {
-    clearTimeout(this.timer);
-    this.timer = 0;
-    this.showPlayer();
+  function rest() {
+    clearTimeout(timer);
+    timer = 0;
+    showPlayer();
   }
 
-  showPlayer() {
-    showPlaying(this.player, this.timer > 0, "Play the story", "space");
+  function showPlayer() {
+    showPlaying(player, timer > 0, "Play the story", "space");
   }
 
-  /** Pixels to scroll from a chapter to the next. */
-  get pitch() {
-    return (this.track.offsetHeight - this.scene.offsetHeight) / Math.max(1, this.chapters.length - 1);
+  /** Pixels to scroll from a chapter to the next; 0 if the tab is not open. */
+  function pitch() {
+    return track.offsetParent ? (track.offsetHeight - scene.offsetHeight) / Math.max(1, chapters.length - 1) : 0;
   }
 
-  /** Index of the chapter that the page is scrolled to. */
-  get place() {
-    return Math.round(scrollY / this.pitch);
+  /** Index of the chapter that the page is scrolled to; the shown one if scrolling does not move through chapters. */
+  function place() {
+    return pitch() < 1 ? here : Math.round(scrollY / pitch());
   }
 
   /** Keeps the scene at its initial position while the page scrolls. */
-  settle() {
-    const { track } = this;
-    this.settled = track.offsetParent !== null; // if false, another tab is open, and the page scrolls that tab
-    if (!this.settled) return;
+  function settle() {
+    settled = track.offsetParent !== null; // if false, another tab is open, and the page scrolls that tab
+    if (!settled) return;
     track.style.setProperty("--top", `${Math.round(track.getBoundingClientRect().top + scrollY)}px`);
-    this.align();
+    align();
   }
 
-  align() {
-    const { track, pitch, at } = this;
-    if (!track.offsetParent || pitch < 1 || this.place === at) return;
-    this.aligned = true;
-    scrollTo({ top: at * pitch, behavior: "instant" });
+  function align() {
+    if (place() === here) return;
+    aligned = true;
+    scrollTo({ top: here * pitch(), behavior: "instant" });
   }
 
-  onScroll() {
-    if (!this.element.isConnected) return removeEventListener("scroll", this.scrolled);
-    if (this.aligned) return (this.aligned = false);
-    if (!this.settled || !this.track.offsetParent || this.pitch < 1 || this.place === this.at) return undefined;
-    this.rest();
-    return this.enter(Math.min(this.chapters.length - 1, this.place));
+  function onScroll() {
+    if (!element.isConnected) return removeEventListener("scroll", onScroll);
+    if (aligned) return (aligned = false);
+    if (!settled || place() === here) return undefined;
+    rest();
+    return enter(Math.min(chapters.length - 1, place()));
   }
 
   /** Handles keys before the drawing does, so that ← and → move through chapters, not through steps. */
-  onKey(event) {
-    const { element } = this;
-    if (!element.isConnected) return document.removeEventListener("keydown", this.keys, true);
+  function onKey(event) {
+    if (!element.isConnected) return document.removeEventListener("keydown", onKey, true);
     const from = event.composedPath()[0];
     if (
       !(from instanceof Element) ||
@@ -290,36 +258,53 @@ class Tour {
     const ours =
       event.target === document.body || element.contains(event.target) || event.target.matches("[role='tab']");
     if (!ours || !element.offsetParent || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
-    if (event.key === " " && !from.closest("button:not([role='tab']), summary")) this.toggle();
-    else if (event.key === "ArrowLeft") this.go(this.at - 1);
-    else if (event.key === "ArrowRight") this.go(this.at + 1);
+    if (event.key === " " && !from.closest("button:not([role='tab']), summary")) toggle();
+    else if (event.key === "ArrowLeft") go(here - 1);
+    else if (event.key === "ArrowRight") go(here + 1);
     else return;
     event.preventDefault();
     event.stopImmediatePropagation();
   }
 
   /** Opens this step of the example or of the user's run in Explore, and begins a `game` if one is named. */
-  open(game) {
-    const { own, step, trigger } = this;
+  function open(game) {
     trigger("select", { step, game, own });
-    const { run } = this.view.store;
+    const { run } = view.store;
     const find = () => {
-      const view = explorer();
-      return view?.offsetParent && view.dataset.run === run && (own || view.dataset.pinned === String(step)) && view;
+      const shown = explorer();
+      const { run: there, pinned } = shown?.dataset ?? {};
+      return shown?.offsetParent && there === run && (own || pinned === String(step)) && shown;
     };
-    this.whenShown(find, (view) => {
-      emit(view, "explorer:select", { step, node: null });
-      if (game) emit(view, "explorer:guess", { name: game, on: true });
+    whenShown(find, (shown) => {
+      emit(shown, "explorer:select", { step, node: null });
+      if (game) emit(shown, "explorer:guess", { name: game, on: true });
     });
   }
+
+  return load;
+}
+
+/** The foldable details below a chapter. */
+function foldsOf({ formula, numbers, asked }) {
+  const values = numbers.map(([name, value]) =>
+    h("div", {}, h("dt", {}, h("bdi", {}, name)), h("dd", {}, h("bdi", {}, value))),
+  );
+  const written = formula.length
+    ? h("p.equation", { role: "math", ariaLabel: formula.map(spokenPiece).join("") }, ...formula.map(drawnPiece))
+    : "";
+  const name = formula.length ? "Show the formula" : "Show the numbers";
+  return [
+    formula.length || numbers.length ? fold(name, written, h("dl.values", {}, ...values)) : "",
+    ...asked.map(([question, answer]) => fold(question, h("p", {}, answer))),
+  ];
 }
 
 const drawnPiece = (piece) => (Array.isArray(piece) ? h(piece[0] === "var" ? "i" : piece[0], {}, piece[1]) : piece);
 const spokenPiece = (piece) => (!Array.isArray(piece) ? piece : piece[0] === "sub" ? ` sub ${piece[1]} ` : piece[1]);
 
 export async function start(element, trigger, props, watch, server, options) {
-  const tour = new Tour(element, trigger, options);
-  await tour.load(() => server.tour(), props.lines, readAddress(props.address || location.search));
+  const load = tourView(element, trigger, options);
+  await load(() => server.tour(), props.lines, readAddress(props.address || location.search));
 }
 
 const until = (test) => new Promise((go, fail) => oneWait(READ_MS)(test, go, () => fail(new Error("timed out"))));

@@ -7,7 +7,7 @@ const SHOWN = 4; // rows; the others are shown on request
 
 export function differencesView() {
   let [rows, saved] = [[], null];
-  const more = button("", { class: "small", "aria-expanded": "false" }, () => unfold(fine.hidden));
+  const more = button("", { class: "small", ariaExpanded: false }, () => unfold(fine.hidden));
   const save = () => saveFile("comparison.json", "application/json", JSON.stringify(saved, null, 1));
   const tools = h("span.tools", {}, more, button("JSON", { class: "small" }, save));
   const column = (words) => h("th", { scope: "col" }, words);
@@ -24,7 +24,7 @@ export function differencesView() {
   const body = h("tbody", {});
   const table = h("table", {}, h("caption.spoken", {}, "What differs"), head, body);
   const fine = h("p.fine", { hidden: true });
-  const box = h("section.panel.differences", { "aria-label": "What differs" }, h("div.scroll", {}, table), fine);
+  const box = h("section.panel.differences", { ariaLabel: "What differs" }, h("div.scroll", {}, table), fine);
 
   /** `data`: the drawing of `app/race/pair.py`; null hides the rows. */
   function show(data) {
@@ -61,7 +61,7 @@ function row({ name, values, counts, change, drawn, clear, words }, names) {
     value(0),
     value(1),
     h("td", { "data-name": "difference" }, change),
-    h("td.drawn", { "aria-hidden": "true" }, drawn.length ? interval(drawn) : ""),
+    h("td.drawn", { ariaHidden: true }, drawn.length ? interval(drawn) : ""),
     h("td.words", {}, words),
   );
 }

@@ -9,7 +9,7 @@ import { copyLink } from "../../assets/viewer/share.js";
 import { differencesView } from "./differences.js";
 import { Player, laneView, playerControls, readLane } from "./replay.js";
 import { costRows, elsewhereWords, raceTable, resultWords, timeAxis } from "./results.js";
-import { TextsView } from "./texts.js";
+import { textsView } from "./texts.js";
 
 const ALONE = "Tick a second method in ⋯ to compare.";
 const TITLES = { own: "Your race.", recorded: "A recorded race.", runs: "Runs of the list." };
@@ -20,9 +20,9 @@ export function start(element, trigger, props, watch) {
   const all = h("p.all", {});
   const heading = h("b.title", {});
   const status = h("p.status", { role: "status" });
-  const spoken = h("p.spoken", { "aria-live": "polite" });
+  const spoken = h("p.spoken", { ariaLive: "polite" });
   const tracks = h("ol.tracks", {
-    "aria-label": "Progress of each method. A click chooses a method for the text below.",
+    ariaLabel: "Progress of each method. A click chooses a method for the text below.",
   });
   const table = h("div.panel.figures", {});
   const empty = h("p.empty", {}, "Nothing to show yet: choose methods in ⋯ and press Race.");
@@ -39,7 +39,7 @@ export function start(element, trigger, props, watch) {
     async () => (copied.textContent = await copyLink(data.query, "The prompt is too long for a link.")),
   );
   const open = (lane, step) => trigger("select", step === undefined ? { lane } : { lane, step });
-  const texts = new TextsView(
+  const texts = textsView(
     (side, step) => open(chosen[side], step),
     (steps) => lanes.forEach((lane, at) => lane.frame(steps[chosen.indexOf(at)] ?? [])),
   );
@@ -48,17 +48,7 @@ export function start(element, trigger, props, watch) {
   const sharing = h("div.sharing", {}, back, rows.tools, copied, link);
   const last = h("div.head.last", {}, heading, status, sharing);
   const stage = h("div.panel.stage", {}, result, more, all, controls.box, tracks, axis);
-  const root = h(
-    "section.panels.race",
-    { "aria-label": "Race" },
-    empty,
-    stage,
-    texts.box,
-    rows.box,
-    last,
-    table,
-    spoken,
-  );
+  const root = h("section.panels.race", { ariaLabel: "Race" }, empty, stage, texts.box, rows.box, last, table, spoken);
   element.replaceChildren(root);
   const still = matchMedia("(prefers-reduced-motion: reduce)");
   let data = { lanes: [] };
@@ -66,6 +56,7 @@ export function start(element, trigger, props, watch) {
   let chosen = []; // the lanes above and below the text
   let recent = []; // the same, in the order in which they were chosen
   let drawn = ""; // the state that the lanes show
+  let toldOf = ""; // the state that the texts show
   let waiting = false; // whether to start the replay when the finished race is first visible
 
   function draw() {
@@ -156,14 +147,14 @@ export function start(element, trigger, props, watch) {
   }
   /** Shows the texts of the two lanes, and what differs between them; `pair`: the comparison, null until it arrives. */
   function compare(pair, at = pair ? pair.at : []) {
-    const same = String(at) === String(chosen) && texts.race === drawn;
+    const same = String(at) === String(chosen) && toldOf === drawn;
     chosen = at;
     if (!recent.every((n) => at.includes(n)) || recent.length !== at.length) recent = [...at];
     lanes.forEach((lane, n) => lane.mark(at.indexOf(n)));
     texts.box.hidden = !at.length;
     rows.show(pair);
     if (!at.length || same) return;
-    texts.race = drawn;
+    toldOf = drawn;
     const two = at.map((n) => lanes[n].lane);
     texts.show(
       data.prompt,

@@ -34,7 +34,7 @@ export function laneView(lane, longest, decided, { choose, open }) {
     );
   const rail = h("span.rail", { onclick: ready && choose }, ...steps.map(block));
   const result = h("span.result", {});
-  const names = { class: "name", title: lane.sentence, disabled: !ready, "aria-pressed": "false" };
+  const names = { class: "name", title: lane.sentence, disabled: !ready, ariaPressed: false };
   const name = button(lane.name, names, choose);
   const track = h(
     "li.track",
@@ -42,7 +42,7 @@ export function laneView(lane, longest, decided, { choose, open }) {
     name,
     rail,
     result,
-    ready && button("Explore →", { class: "explore", "aria-label": `Explore → the run of ${lane.name}` }, open),
+    ready && button("Explore →", { class: "explore", ariaLabel: `Explore → the run of ${lane.name}` }, open),
     problem && h("p.problem", {}, problem),
   );
   let said = "";
@@ -165,14 +165,14 @@ export function clockWords({ time, duration }) {
 
 export function playerControls(player) {
   const play = button("", { class: "play" }, () => player.toggle());
-  const restart = button("↺", { class: "icon", title: "Restart", "aria-label": "Restart" }, () => player.restart());
+  const restart = button("↺", { class: "icon", title: "Restart", ariaLabel: "Restart" }, () => player.restart());
   const slider = h("input.time", {
     type: "range",
     min: 0,
     max: 1000,
     step: 1,
     value: 0,
-    "aria-label": "Time of the race",
+    ariaLabel: "Time of the race",
     oninput: () => player.seek((slider.valueAsNumber / 1000) * player.duration),
   });
   const clock = h("output.clock", {});

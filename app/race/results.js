@@ -1,7 +1,7 @@
 // Results of a race: a row of figures per method, the time axis, and what a step costs.
 
 import { costRow, passes } from "../../assets/viewer/bars.js";
-import { h, sum } from "../../assets/viewer/dom.js";
+import { best, h, sum, table } from "../../assets/viewer/dom.js";
 import { term } from "../../assets/viewer/glossary.js";
 import { partsOf } from "../../assets/viewer/machine.js";
 import { timesWords } from "../../assets/viewer/numbers.js";
@@ -30,14 +30,12 @@ export function raceTable(lanes, { plain, reference }) {
     ["Nodes/step", "Tree nodes that the large model checks in one pass, including the anchor"],
     ["Same text", reference && `Whether all tokens of the text are the same as with ${reference}`],
   ];
-  const th = ([name, title]) => h("th", { scope: "col" }, title ? term(name, name, title) : name);
-  return h(
-    "table",
-    {},
-    h("caption.spoken", {}, "Figures of the race"),
-    h("thead", {}, h("tr", {}, ...heads.map(th))),
-    h("tbody", {}, ...lanes.filter(isDone).map((lane) => tableRow(lane, reference))),
+  const drawn = table(
+    heads.map(([name, title]) => (title ? term(name, name, title) : name)),
+    lanes.filter(isDone).map((lane) => tableRow(lane, reference)),
   );
+  drawn.prepend(h("caption.spoken", {}, "Figures of the race"));
+  return drawn;
 }
 
 /** The seconds of a lane (`whole`), and those between the stages (`rest`): the loop's bookkeeping. */
@@ -103,7 +101,6 @@ export function timedWords(lane) {
 /** The lanes that draft and whose speedup is known. */
 const compared = (lanes) =>
   lanes.filter((lane) => isDone(lane) && lane.method !== "autoregressive" && gainOf(lane) !== null);
-const best = (among, of) => among.reduce((a, b) => (of(b) > of(a) ? b : a));
 
 /** The mean time of a step, in milliseconds. */
 export const paceOf = ({ end, steps }) => fixed((1000 * end) / steps.length, 1);
@@ -172,5 +169,5 @@ export function timeAxis(longest) {
       `${Number((t * scale).toPrecision(6))}${t ? unit : ""}`,
     ),
   );
-  return h("div.track.axis", { "aria-hidden": "true" }, h("span", {}), h("span.ticks", {}, ...ticks), h("span", {}));
+  return h("div.track.axis", { ariaHidden: true }, h("span", {}), h("span.ticks", {}, ...ticks), h("span", {}));
 }

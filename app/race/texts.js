@@ -1,7 +1,7 @@
 // The text of two runs, once: a rail of the steps of one run above every line, and of the other below. From the first difference on, the
 // texts are beside each other.
 
-import { button, h, sum } from "../../assets/viewer/dom.js";
+import { best, button, h, sum } from "../../assets/viewer/dom.js";
 import { broken } from "../../assets/viewer/text.js";
 import { OUTCOMES, PROPOSERS, count, countInWords, milliseconds } from "../../assets/viewer/words.js";
 
@@ -94,61 +94,59 @@ export function tellingPlace(sides) {
   const steps = sides
     .flatMap((side) => side.steps.slice(0, SOUGHT))
     .map(({ from }) => stepAt(sides, from, null, Infinity));
-  return steps.reduce((best, step) => (step && step.others.length > best.others.length ? step : best), {
-    others: [],
-    from: 0,
-  }).from;
+  const found = best(steps.filter(Boolean), ({ others }) => others.length);
+  return found?.others.length ? found.from : 0;
 }
 
-export class TextsView {
-  /** `open(side, step)` shows a step in Explore; `framed(steps)` is called with the chosen steps of both sides. */
-  constructor(open, framed = () => {}) {
-    Object.assign(this, { open, framed, sides: [], names: [], frame: null });
-    this.status = h("p.status", { role: "status" });
-    this.words = h("div.rails", {
-      tabindex: 0,
-      role: "region",
-      "aria-label": "Text with the steps of both; arrow keys move from step to step",
-      onclick: (event) => this.point(event),
-      onpointermove: (event) => event.pointerType !== "touch" && this.point(event),
-      onkeydown: (event) => this.press(event),
-    });
-    this.told = h("p.told", { "aria-live": "polite" });
-    this.about = h("div.about", {});
-    const legend = PROPOSERS.map((who) =>
-      h("li", {}, h("i", { class: `swatch ${who}`, "aria-hidden": "true" }), NAMED[who]),
-    );
-    this.box = h(
-      "section.panel.texts",
-      { "aria-label": "The text of both" },
-      h("div.head", {}, this.status, h("ul.legend", { "aria-label": "Who wrote a token" }, ...legend)),
-      this.words,
-      this.told,
-      this.about,
-    );
-  }
+/** `open(side, step)` shows a step in Explore; `framed(steps)` is called with the chosen steps of both sides. */
+export function textsView(open, framed = () => {}) {
+  let [sides, names, nodes] = [[], [], []]; // nodes: the pieces of the tokens of each side
+  let shared = 0; // where the texts begin to differ
+  let until = ""; // the numbers of steps that ended, as drawn
+  let frame = null;
+  const status = h("p.status", { role: "status" });
+  const rails = h("div.rails", {
+    tabindex: 0,
+    role: "region",
+    ariaLabel: "Text with the steps of both; arrow keys move from step to step",
+    onclick: point,
+    onpointermove: (event) => event.pointerType !== "touch" && point(event),
+    onkeydown: press,
+  });
+  const told = h("p.told", { ariaLive: "polite" });
+  const about = h("div.about", {});
+  const legend = PROPOSERS.map((who) => h("li", {}, h("i", { class: `swatch ${who}`, ariaHidden: true }), NAMED[who]));
+  const box = h(
+    "section.panel.texts",
+    { ariaLabel: "The text of both" },
+    h("div.head", {}, status, h("ul.legend", { ariaLabel: "Who wrote a token" }, ...legend)),
+    rails,
+    told,
+    about,
+  );
 
-  point({ target }) {
+  function point({ target }) {
     const { from, side } = target.closest("[data-from]")?.dataset ?? {};
-    if (from) this.choose(Number(from), side === undefined ? null : Number(side));
+    if (from) choose(Number(from), side === undefined ? null : Number(side));
   }
 
-  press(event) {
+  function press(event) {
     const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-    if (!by || !this.frame) return;
-    const place = by > 0 ? this.frame.to : this.frame.from - 1;
-    this.choose(place, place < this.shared ? null : this.frame.side);
-    this.reveal();
+    if (!by || !frame) return;
+    const place = by > 0 ? frame.to : frame.from - 1;
+    choose(place, place < shared ? null : frame.side);
+    reveal();
     event.preventDefault();
   }
 
   /** `prompt`: the text before; `sides`: results of `readSide`; `asked`: whether the text answers the prompt instead of continuing it. */
-  show(prompt, sides, names, asked = false) {
-    const textless = sides.some(({ raw }) => raw.textless);
-    if (textless) sides = sides.map(({ raw }) => readSide(raw, true));
+  function show(prompt, both, whose, asked = false) {
+    const textless = both.some(({ raw }) => raw.textless);
+    [sides, names] = [textless ? both.map(({ raw }) => readSide(raw, true)) : both, whose];
     const at = textless ? null : firstDifference(...sides.map((side) => side.words));
-    const shared = at ?? Math.min(...sides.map((side) => side.words.length));
-    Object.assign(this, { sides, names, shared, until: null, frame: null });
+    const lengths = sides.map((side) => side.words.length);
+    shared = at ?? Math.min(...lengths);
+    until = frame = null;
     const [one, other] = names.map((name) => h("b", {}, name));
     const above = h("span", {}, "Above each line the steps of ", one, ", below those of ", other, ". ");
     const same = textless
@@ -156,37 +154,37 @@ export class TextsView {
       : at === null
         ? "Both wrote the same text."
         : `The texts differ from character ${at + 1} on.`;
-    this.status.replaceChildren(above, same);
-    this.nodes = sides.map(() => []);
+    status.replaceChildren(above, same);
+    nodes = sides.map(() => []);
     const rests = sides.map(({ words }, n) => {
       const only = sides.map((side, m) => (m === n ? side : null));
-      const rest = words.length > shared ? this.pieces(words, only, shared, words.length, n) : ["ends here"];
+      const rest = words.length > shared ? pieces(words, only, shared, words.length, n) : ["ends here"];
       return h("div.rest", {}, h("b.whose", {}, names[n]), ...rest);
     });
-    this.words.replaceChildren(
+    rails.replaceChildren(
       h(
         "span",
         { class: asked ? "prompt asked" : "prompt" },
         (prompt.length > LONG ? `…${prompt.slice(-LONG)}` : prompt).toWellFormed(),
       ),
-      ...this.pieces(sides[0].words, sides, 0, shared, null),
-      sides.some((side) => side.words.length > shared) ? h("div.rests", {}, ...rests) : "",
+      ...pieces(sides[0].words, sides, 0, shared, null),
+      Math.max(...lengths) > shared ? h("div.rests", {}, ...rests) : "",
     );
-    for (const part of [this.told, this.about]) part.replaceChildren();
-    this.framed([[], []]);
+    for (const part of [told, about]) part.replaceChildren();
+    framed([[], []]);
     const begin = sides[0].steps[0]?.from ?? 0;
-    this.choose(at === null ? tellingPlace(sides) : Math.max(begin, shared - 1), null);
-    this.reveal();
+    choose(at === null ? tellingPlace(sides) : Math.max(begin, shared - 1), null);
+    reveal();
   }
 
-  reveal() {
-    const node = this.words.querySelector(".opens");
-    if (node) this.words.scrollTop = Math.max(0, node.offsetTop - LINE);
+  function reveal() {
+    const node = rails.querySelector(".opens");
+    if (node) rails.scrollTop = Math.max(0, node.offsetTop - LINE);
   }
 
   /** The pieces of a part of the text; `side`: the only side in it, or null. */
-  pieces(words, sides, from, to, side) {
-    return piecesOf(sides, from, to).map((piece) => {
+  function pieces(words, shown, from, to, side) {
+    return piecesOf(shown, from, to).map((piece) => {
       const classes = piece.tokens.flatMap((token, n) =>
         token && token.step >= 0
           ? [`${SIDES[n]}-${token.proposer}`, token.starts && token.from === piece.from ? `${SIDES[n]}-starts` : ""]
@@ -198,44 +196,44 @@ export class TextsView {
         ...broken(words.slice(piece.from, piece.to)),
       );
       piece.tokens.forEach(
-        (token, n) => token && this.nodes[n].push({ node, step: token.step, from: piece.from, to: piece.to, side }),
+        (token, n) => token && nodes[n].push({ node, step: token.step, from: piece.from, to: piece.to, side }),
       );
       return node;
     });
   }
 
   /** Shows the rails of the steps that ended until `time`, in seconds. */
-  play(time) {
-    const counts = this.sides.map(({ steps }) => steps.filter(({ end }) => end <= time).length);
-    if (String(counts) === this.until) return;
-    this.until = String(counts);
-    this.nodes?.forEach((own, n) =>
+  function play(time) {
+    const counts = sides.map(({ steps }) => steps.filter(({ end }) => end <= time).length);
+    if (String(counts) === until) return;
+    until = String(counts);
+    nodes.forEach((own, n) =>
       own.forEach(({ node, step }) => node.classList.toggle(`${SIDES[n]}-later`, step >= counts[n])),
     );
   }
 
   /** Frames the step at a place; `only`: as in `stepAt`. */
-  choose(place, only) {
-    const frame = stepAt(this.sides, place, only, this.shared);
-    if (!frame || (this.frame?.side === frame.side && this.frame.step === frame.step)) return;
-    this.frame = frame;
+  function choose(place, only) {
+    const found = stepAt(sides, place, only, shared);
+    if (!found || (frame?.side === found.side && frame.step === found.step)) return;
+    frame = found;
     const { side: n, step, others, from, to } = frame;
-    for (const piece of this.nodes.flat()) {
+    const steps = n ? [others, [step]] : [[step], others]; // by side
+    for (const piece of nodes.flat()) {
       const inside = piece.from >= from && piece.to <= to && (piece.side === null || piece.side === n);
       piece.node.classList.toggle("framed", inside);
       piece.node.classList.toggle("opens", inside && piece.from === from);
       piece.node.classList.toggle("closes", inside && piece.to === to);
     }
-    this.tell(frame);
-    this.framed(n ? [others, [step]] : [[step], others]);
+    tell(frame, steps);
+    framed(steps);
   }
 
-  tell({ side, step: at, others }) {
-    const { names, sides } = this;
+  function tell({ side, step: at, others }, steps) {
     const step = sides[side].steps[at];
     const timed = (seconds) => (seconds > 0 ? `, ${milliseconds(seconds)}` : "");
     const rest = others.map((number) => sides[1 - side].steps[number]);
-    this.told.replaceChildren(
+    told.replaceChildren(
       "Here ",
       h("b", {}, names[side]),
       ` wrote ${countInWords(step.tokens.length, "token")} in one step${timed(step.seconds)}: `,
@@ -252,9 +250,8 @@ export class TextsView {
         : []),
       ".",
     );
-    const lines = side ? [others, [at]] : [[at], others]; // by side
-    this.about.replaceChildren(
-      ...lines.map((numbers, n) => {
+    about.replaceChildren(
+      ...steps.map((numbers, n) => {
         if (!numbers.length) return "";
         const [first, last] = [numbers[0], numbers.at(-1)];
         const { outcome, boundary } = sides[n].steps[first];
@@ -269,9 +266,11 @@ export class TextsView {
           {},
           h("b", {}, name),
           said && `: ${said}`,
-          button("Explore →", { class: "explore", "aria-label": `Explore → ${name}` }, () => this.open(n, first)),
+          button("Explore →", { class: "explore", ariaLabel: `Explore → ${name}` }, () => open(n, first)),
         );
       }),
     );
   }
+
+  return { box, show, play };
 }

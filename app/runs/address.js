@@ -6,7 +6,6 @@ import { emit } from "../../assets/viewer/dom.js";
 import { explorer } from "../static/explorer.js";
 
 const SETTLE_MS = 250;
-const PATIENCE_MS = 4000;
 
 const tour = () => document.querySelector("#learn [data-chapter]");
 /** Whether two states belong to one history entry: they have the same tab and run. */
@@ -14,46 +13,39 @@ const same = (one, other) => Boolean(one && other) && one.tab === other.tab && o
 const tabButton = (tab) =>
   [...document.querySelectorAll('[role="tab"][data-tab-id]')].find((b) => b.dataset.tabId === tab);
 
-export class Address {
-  /** `list()` returns the runs and the key of the shown one; `show(key, step, node)` requests another run. */
-  constructor(list, show) {
-    Object.assign(this, {
-      list,
-      show,
-      before: null,
-      unwritten: null,
-      going: null,
-      leaving: "",
-      timer: 0,
-      noticed: null,
-    });
-    document.addEventListener("explorer:selected", () => this.soon(explorer()?.offsetParent === null));
-    document.addEventListener("learn:moved", () => this.soon());
-    window.addEventListener("popstate", (event) => this.go(event.state));
-    window.addEventListener("pagehide", () => this.settle());
-    this.observer = new MutationObserver(() => this.soon());
-  }
+/** Keeps the address; returns a function that schedules writing it. `list()` returns the runs and the key of the shown one;
+ *  `show(key, step, node)` requests another run. */
+export function keepAddress(list, show) {
+  let [before, unwritten, going] = [null, null, null]; // written, to be written, requested by Back or Forward
+  let leaving = ""; // the run that was shown at this request
+  let timer = 0;
+  let noticed = null; // the list of tabs that is observed
+  const observer = new MutationObserver(() => soon());
+  document.addEventListener("explorer:selected", () => soon(explorer()?.offsetParent === null));
+  document.addEventListener("learn:moved", () => soon());
+  window.addEventListener("popstate", (event) => go(event.state));
+  window.addEventListener("pagehide", settle);
 
   /** Schedules writing the address. The first change within a view is written immediately, so that a reload or Back right after a
    *  click keeps the change. Changes that follow within `SETTLE_MS` are written together. `hidden`: the change is in Explore while
    *  another tab is open. Such changes may go on for long, so they do not postpone a scheduled write. */
-  soon(hidden = false) {
-    const now = this.now();
-    if (same(now, this.before)) {
-      this.unwritten = now;
-      if (!hidden && !this.timer && !this.going) this.settle();
+  function soon(hidden = false) {
+    const now = stateNow();
+    if (same(now, before)) {
+      unwritten = now;
+      if (!hidden && !timer && !going) settle();
     }
-    if (hidden && this.timer) return;
-    clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.settle(), SETTLE_MS);
+    if (hidden && timer) return;
+    clearTimeout(timer);
+    timer = setTimeout(settle, SETTLE_MS);
     const tabs = document.querySelector('[role="tablist"]');
-    if (tabs && tabs !== this.noticed)
-      this.observer.observe((this.noticed = tabs), { subtree: true, attributeFilter: ["aria-selected"] });
+    if (tabs && tabs !== noticed)
+      observer.observe((noticed = tabs), { subtree: true, attributeFilter: ["aria-selected"] });
   }
 
   /** The current state; null while the list and the view have different runs. */
-  now() {
-    const { shown, runs } = this.list();
+  function stateNow() {
+    const { shown, runs } = list();
     const view = explorer();
     const entry = runs.find(({ key }) => key === shown);
     const active = document.querySelector('[role="tab"][data-tab-id][aria-selected="true"]');
@@ -64,60 +56,58 @@ export class Address {
     if (!entry && !shown) return null; // keeps the address of a link whose run was not started yet
     return {
       tab: active.dataset.tabId,
-      run: entry ? entry.key : "",
+      run: entry?.key ?? "",
       step: pinned === "" ? "" : Number(pinned) + 1,
       node: pinned === "" ? "" : node,
-      query: entry ? entry.query : "",
+      query: entry?.query ?? "",
     };
   }
 
-  settle() {
-    clearTimeout(this.timer);
-    this.timer = 0;
-    const now = this.now();
-    if (!now || this.arriving(now)) return;
-    this.going = null;
+  function settle() {
+    clearTimeout(timer);
+    timer = 0;
+    const now = stateNow();
+    if (!now || arriving(now)) return;
+    going = null;
     // The first entry keeps the address that was opened.
-    if (!this.before) history.replaceState(now, "", location.href);
-    else if (same(now, this.before)) history.replaceState(now, "", this.write(now));
+    if (!before) history.replaceState(now, "", location.href);
+    else if (same(now, before)) history.replaceState(now, "", write(now));
     else {
       // The last change before leaving the view was not written yet: Back should return to it.
-      if (this.unwritten) history.replaceState(this.unwritten, "", this.write(this.unwritten));
-      history.pushState(now, "", this.write(now));
+      if (unwritten) history.replaceState(unwritten, "", write(unwritten));
+      history.pushState(now, "", write(now));
     }
-    this.before = now;
-    this.unwritten = null;
+    before = now;
+    unwritten = null;
   }
 
   /** Whether the run requested by Back or Forward has not arrived yet, and no other tab or run was opened since. */
-  arriving(now) {
-    return this.going && !same(now, this.going) && now.tab === this.going.tab && this.list().shown === this.leaving;
+  function arriving(now) {
+    const { shown, runs } = list();
+    const waits = going && !same(now, going) && now.tab === going.tab && shown === leaving;
+    return waits && runs.some(({ key }) => key === going.run);
   }
 
-  write({ tab, run, step, node, chapter = "", query }) {
-    const selected = Object.entries({ tab, run, step, node, chapter }).filter(([, value]) => value !== "");
-    return `${location.pathname}?${withFields(query, Object.fromEntries(selected))}`;
-  }
+  const write = ({ query, ...place }) => `${location.pathname}?${withFields(query, place)}`;
 
   /** Handles Back and Forward: shows an earlier state. */
-  go(state) {
+  function go(state) {
     if (!state?.tab) return; // not written by this script
     const { tab, run, chapter } = state;
     const step = state.step === "" ? null : state.step - 1;
     const node = readNode(state.node);
-    this.going = this.before = state;
-    this.unwritten = null; // belongs to the entry that was left, which can no longer be written
-    this.leaving = this.list().shown;
-    setTimeout(() => {
-      if (this.going === state) this.going = null;
-    }, PATIENCE_MS);
+    going = before = state;
+    unwritten = null; // belongs to the entry that was left, which can no longer be written
+    leaving = list().shown;
     const button = tabButton(tab);
     if (button && button.getAttribute("aria-selected") !== "true") button.click();
     if (chapter && tour()) emit(tour(), "learn:go", { chapter: Number(chapter) });
-    if (run && run !== this.list().shown) this.show(run, step, node);
+    if (run && run !== list().shown) show(run, step, node);
     else if (step !== null && explorer()) emit(explorer(), "explorer:select", { step, node });
-    this.soon();
+    soon();
   }
+
+  return soon;
 }
 
 // ?trace=URL opens a trace from this page's host or a host on the owner's list, like a file that the user chose. The browser

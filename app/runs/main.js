@@ -4,7 +4,7 @@ import { button, h, readJson } from "../../assets/viewer/dom.js";
 import { spoken } from "../../assets/viewer/words.js";
 import { copyLink, saveFile } from "../../assets/viewer/share.js";
 import { explorer } from "../static/explorer.js";
-import { Address, openLinked } from "./address.js";
+import { keepAddress, openLinked } from "./address.js";
 
 const TOO_LONG = "The prompt is too long for a link: save the trace instead.";
 const COPIED = "Link copied. It contains the prompt and the settings, from which the run can be repeated.";
@@ -23,17 +23,17 @@ function runRow(run, { number, shown, ticked }, act) {
     type: "checkbox",
     class: "tick",
     title: "In the class file",
-    "aria-label": `Run ${number} in the class file: ${run.label}`,
+    ariaLabel: `Run ${number} in the class file: ${run.label}`,
     checked: ticked,
     onchange: () => act.tick(run, tick.checked),
   });
   const open = button(
     [h("b", {}, `${number}. ${spoken(run.label, 200)}`), h("span", {}, `${run.about} · ${clock(run.at)}`)],
-    { class: "open", "aria-current": shown ? "true" : null, title: shown ? "Shown in Explore" : "Show in Explore" },
+    { class: "open", ariaCurrent: shown ? "true" : null, title: shown ? "Shown in Explore" : "Show in Explore" },
     () => act.show(run),
   );
   const tool = (kind, mark, words) =>
-    button(mark, { class: "icon", "data-act": kind, title: words, "aria-label": `${words}: ${run.label}` }, () =>
+    button(mark, { class: "icon", "data-act": kind, title: words, ariaLabel: `${words}: ${run.label}` }, () =>
       act[kind](run, row),
     );
   const tools = h(
@@ -56,7 +56,7 @@ function nameField(row, label, done) {
     type: "text",
     maxlength: 60,
     value: label,
-    "aria-label": "Name of the run",
+    ariaLabel: "Name of the run",
     onblur: () => end(input.value),
     onkeydown: (event) => {
       event.stopPropagation();
@@ -121,7 +121,7 @@ function runsView(element, trigger, options) {
   const list = h("ol", {});
   const said = h("p.said", { role: "status" });
   const name = "Title of the class file";
-  const heading = h("input", { type: "text", maxlength: 120, placeholder: name, "aria-label": name });
+  const heading = h("input", { type: "text", maxlength: 120, placeholder: name, ariaLabel: name });
   const small = (words, hint, act) => button(words, { class: "small", title: hint }, act);
   const sideBySide = () => {
     document.querySelector("#drawer .close-fold")?.click();
@@ -137,8 +137,8 @@ function runsView(element, trigger, options) {
   );
   const wide = matchMedia("(min-width: 901px)").matches;
   const details = h("details.panel.kept", { open: wide }, title, list, all, said);
-  element.replaceChildren(h("section.panels", { "aria-label": "Runs of this window" }, details));
-  const address = new Address(
+  element.replaceChildren(h("section.panels", { ariaLabel: "Runs of this window" }, details));
+  const keep = keepAddress(
     () => data,
     (key, step, node) => trigger("show", { key, step, node }),
   );
@@ -168,7 +168,7 @@ function runsView(element, trigger, options) {
         details.open = true;
       });
     }
-    address.soon();
+    keep();
   }
 
   function draw() {

@@ -5,9 +5,9 @@ import { button } from "../../assets/viewer/dom.js";
 const LABEL = "Methods, settings and runs";
 
 export function start(element) {
-  const names = { title: LABEL, "aria-label": LABEL, "aria-controls": "drawer", "aria-expanded": "false" };
+  const names = { title: LABEL, ariaLabel: LABEL, ariaControls: "drawer", ariaExpanded: false };
   const opener = button("⋯", names, () => toggle(!isOpen()));
-  const close = button("✕", { class: "close-fold", "aria-label": "Close" }, () => toggle(false));
+  const close = button("✕", { class: "close-fold", ariaLabel: "Close" }, () => toggle(false));
   const drawer = () => document.getElementById("drawer");
   const isOpen = () => Boolean(drawer()?.classList.contains("open"));
   const toggle = (open, focus = true) => {

@@ -8,8 +8,10 @@ const CHAPTERS = 10; // largest number of a chapter in Learn
 export const PAYS = 8; // the chapter “When does it pay?”
 const CHAPTER_OF_STOP = [1, 1, 2, 3, 3, 4, 6, 6, 9, 10, 8]; // chapter for the stop=N of older links to Learn, by N
 
+/** Changes for `withFields` that remove fields. */
+const without = (names) => Object.fromEntries(names.map((name) => [name, ""]));
 /** Changes for `withFields` that end the current game. */
-export const NO_GAME = Object.fromEntries(GAMES.map((name) => [name, ""]));
+export const NO_GAME = without(GAMES);
 
 /** Parses a field made of digits only; null if it is anything else or out of bounds. */
 function readCount(words, least = 1, most = 1e9) {
@@ -45,7 +47,7 @@ export function readAddress(words) {
 export function withFields(words, changes) {
   const fields = new URLSearchParams(words);
   for (const [name, value] of Object.entries(changes)) {
-    if (value === "" || value === null || value === undefined) fields.delete(name);
+    if ((value ?? "") === "") fields.delete(name);
     else fields.set(name, value);
   }
   return fields.toString();
@@ -62,7 +64,7 @@ export function queryOfHash(hash, query) {
   if (!asked.has("tab")) over.push("tab"); // drop the open tab: a chapter opens Learn, a step Explore
   if (["step", ...learn].some((name) => asked.has(name))) over.push(...learn);
   if (GAMES.some((name) => asked.has(name))) over.push(...GAMES, "beat"); // one game at a time
-  const changes = Object.fromEntries(over.map((name) => [name, ""]));
+  const changes = without(over);
   for (const name of named) changes[name === "theme" ? "__theme" : name] = asked.get(name);
   return withFields(query, changes);
 }

@@ -39,7 +39,7 @@ function nodeTitle(node, words) {
   return h(
     "div.title",
     {},
-    h("bdi", { class: `chip ${node.proposer || "target"} ${node.state || "bonus"}` }, visible(node.text, 28)),
+    h("bdi", { class: `chip ${node.proposer} ${node.state}` }, visible(node.text, 28)),
     h("span", {}, words),
   );
 }
@@ -50,7 +50,7 @@ export function nodeCard(step, id) {
     return h(
       "div.card",
       {},
-      nodeTitle({ text: step.bonus.text, proposer: "target" }, `token ${step.bonus.depth}`),
+      nodeTitle(step.bonus, `token ${step.bonus.depth}`),
       h("p", {}, bonusSentence(step)),
       meter("large model", step.bonus.p, "target"),
       ...targetRows(step, step.bonus),
@@ -195,7 +195,7 @@ export function detailsView({ details: host, redraft: below }, state, redraft, p
   /** Centres the card over the position of the question; narrow windows show it below the strip (explorer.css). */
   function placeCard({ prefix, answer, number }) {
     const width = below.offsetWidth;
-    const left = strip.x(prefix + 0.5) * strip.scale - width / 2;
+    const left = strip.left(prefix + 0.5) - width / 2;
     below.style.left = `${clamp(left, 0, strip.viewport.size.width - width)}px`;
     if (inView !== number) below.scrollIntoView({ block: "nearest" });
     if (answer) inView = number;
@@ -209,7 +209,7 @@ export function tooltipIn(root) {
   const box = h("div.tip", { role: "tooltip", hidden: true });
   root.append(box);
 
-  function show(content, clientX, clientY) {
+  function show(content, { clientX, clientY }) {
     box.replaceChildren(content);
     box.hidden = false;
     const frame = root.getBoundingClientRect();

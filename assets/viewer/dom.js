@@ -3,13 +3,14 @@
 export const SVG = "http://www.w3.org/2000/svg";
 const HTML = "http://www.w3.org/1999/xhtml";
 
-const isThere = (value) => value !== null && value !== undefined && value !== false;
+const isThere = (value) => (value ?? false) !== false;
 
 function element(namespace, [tag, ...classes], attributes, children) {
   const made = document.createElementNS(namespace, tag);
-  for (const [name, value] of Object.entries({ class: classes.join(" ") || null, ...attributes })) {
+  for (let [name, value] of Object.entries({ class: classes.join(" ") || null, ...attributes })) {
+    if (name.startsWith("aria")) [name, value] = [name.replace("aria", "aria-").toLowerCase(), value?.toString()];
     if (typeof value === "function") made.addEventListener(name.slice(2), value);
-    else if (isThere(value)) made.setAttribute(name, value === true ? "" : String(value));
+    else if (isThere(value)) made.setAttribute(name, value === true ? "" : value);
   }
   made.append(...children.filter(isThere));
   return made;
@@ -19,7 +20,8 @@ function element(namespace, [tag, ...classes], attributes, children) {
  * An HTML element.
  *
  * tag: the name of the element, then its classes, as in "span.name.first"
- * attributes: values null, undefined and false are left out; a function listens to an event, as in `onclick`
+ * attributes: values null, undefined and false are left out; a function listens to an event, as in `onclick`. ARIA attributes have the
+ *   names of their properties, as in `ariaLabel`, and can be false.
  * children: nodes or text; null, undefined and false are left out
  */
 export const h = (tag, attributes, ...children) => element(HTML, tag.split("."), attributes, children);
@@ -33,7 +35,7 @@ export const button = (label, attributes, onclick = null) =>
 
 /** The button ✕ that closes a panel. */
 export const closeButton = (label, act, title = null) =>
-  button("✕", { class: "icon close", "aria-label": label, title }, act);
+  button("✕", { class: "icon close", ariaLabel: label, title }, act);
 
 /** A summary that unfolds `parts`. */
 export const fold = (summary, ...parts) => h("details", {}, h("summary", {}, summary), ...parts);
@@ -49,17 +51,22 @@ export function markCurrent(parts, at) {
   parts.forEach((part, n) => (part.ariaCurrent = n === at ? "step" : null));
 }
 
+/** A table; `heads`: the contents of its column heads. */
+export const table = (heads, rows) =>
+  h(
+    "table",
+    {},
+    h("thead", {}, h("tr", {}, ...heads.map((head) => h("th", { scope: "col" }, head)))),
+    h("tbody", {}, ...rows),
+  );
+
 /** An icon for a button, 14 × 14 pixels; the origin of `path` is its centre. */
 export const icon = (path) =>
-  s(
-    "svg",
-    { width: 14, height: 14, viewBox: "-7 -7 14 14", "aria-hidden": "true", class: "drawn" },
-    s("path", { d: path }),
-  );
+  s("svg", { width: 14, height: 14, viewBox: "-7 -7 14 14", ariaHidden: true, class: "drawn" }, s("path", { d: path }));
 
 /** Converts to a number and clamps it to [low, high]; returns `fallback` if it is not finite. */
 export function number(value, low, high, fallback) {
-  const n = value === null || value === undefined || value === "" ? NaN : Number(value);
+  const n = (value ?? "") === "" ? NaN : Number(value);
   return Number.isFinite(n) ? clamp(n, low, high) : fallback;
 }
 
@@ -71,9 +78,10 @@ export const whole = (value, low, high, fallback) => {
 
 /** The sum of the values of a list or an object. */
 export const sum = (values) => Object.values(values).reduce((total, value) => total + value, 0);
+/** The item with the largest value of `of`, the first of equals; undefined if there are no items. */
+export const best = (items, of) => [...items].sort((a, b) => of(b) - of(a))[0];
 export const list = (value) => (Array.isArray(value) ? value : []);
-export const text = (value) =>
-  typeof value === "string" ? value : value === null || value === undefined ? "" : String(value);
+export const text = (value) => String(value ?? "");
 
 /** Parses JSON; null for an empty value. */
 export const readJson = (value) => (value ? JSON.parse(value) : null);

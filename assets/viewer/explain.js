@@ -1,5 +1,6 @@
 // Explains a step, its boundary and its nodes in plain sentences.
 
+import { best } from "./dom.js";
 import { oddsAfter } from "./sampling.js";
 import {
   capital,
@@ -28,7 +29,7 @@ export function contributions(step) {
   while (right < path.length && path[right].candidates.includes(0)) right += 1;
   const parts = [];
   for (const node of path.slice(right)) {
-    const last = parts[parts.length - 1];
+    const last = parts.at(-1);
     const goesOn =
       last &&
       (last.candidate === null
@@ -49,7 +50,7 @@ export function contributions(step) {
 function furthest(node, path) {
   const shared = (candidate) => path.filter((other) => other.candidates.includes(candidate)).length;
   const redrafts = node.candidates.filter((candidate) => candidate > 0);
-  return redrafts.reduce((best, c) => (best === null || shared(c) > shared(best) ? c : best), null);
+  return best(redrafts, shared) ?? null;
 }
 
 /** The re-draft that wrote the token of a candidate at this depth; null if the first draft or no draft wrote it. */
@@ -195,11 +196,13 @@ export function decisionWords(step) {
   if (!step.decision) return "";
   const { options, taken, looking } = step.decision;
   const rate = (o) => (o.seconds > 0 ? o.tokens / o.seconds : 0);
-  const best = (among) => among.reduce((a, b) => (!a || rate(b) > rate(a) ? b : a), null);
   const ms = (seconds) => `${(1000 * seconds).toFixed(1)} ms`;
   const says = [];
   if (!taken.block_size) {
-    const other = best(options.filter((o) => o.block_size));
+    const other = best(
+      options.filter((o) => o.block_size),
+      rate,
+    );
     if (other)
       says.push(
         `A block of ${other.block_size} was expected to bring ${other.tokens.toFixed(1)} tokens in ${ms(other.seconds)}, the large model alone 1 in ${ms(taken.seconds)}.`,
@@ -207,7 +210,12 @@ export function decisionWords(step) {
   } else {
     // Options that were considered after the first draft come last; the first of them has no re-draft.
     const bare = options.findLast((o) => o.block_size === taken.block_size && !o.branches);
-    const other = taken.branches ? taken : best(options.filter((o) => o.block_size === taken.block_size && o.branches));
+    const other = taken.branches
+      ? taken
+      : best(
+          options.filter((o) => o.block_size === taken.block_size && o.branches),
+          rate,
+        );
     if (other && bare)
       says.push(
         `${taken.branches ? "Re-drafts" : "Re-draft skipped"}: +${(other.tokens - bare.tokens).toFixed(1)} tokens expected for ${ms(other.seconds - bare.seconds)}.`,
@@ -276,7 +284,7 @@ function branchName(draft) {
   return `${draft.base > 0 ? "third" : "second"} draft that starts ${afterToken(draft.prefix)}`;
 }
 
-const chance = (p) => (p === null || p === undefined ? "" : ` (p\u00a0=\u00a0${probability(p)})`);
+const chance = (p) => ((p ?? null) === null ? "" : ` (p\u00a0=\u00a0${probability(p)})`);
 
 export function nodeSentence(step, node) {
   const wanted = step.choices.get(node.parent);

@@ -1,6 +1,6 @@
 // Draws plotly figures in the colours of the theme and the width of their box, with a table of their numbers.
 
-import { button, h, oncePerFrame } from "./dom.js";
+import { button, h, oncePerFrame, table } from "./dom.js";
 
 const NEAR = 200; // pixels: figures at most this far outside the window are drawn immediately, others when the browser is idle
 // Looks of the marks in the legend above a figure; the second drafter has another colour.
@@ -85,10 +85,10 @@ export function figureView(id, options, choose = null) {
   let [width, inView, late, listens] = [0, Boolean(options.outOfView), false, false];
   const title = h("h3", {});
   const question = h("p.question", {});
-  const legend = h("ul.legend", { "aria-label": "Marks" });
+  const legend = h("ul.legend", { ariaLabel: "Marks" });
   const host = h("div.plot", { role: "group" }); // not img, since its toolbar can take the focus
   const numbers = h("div.numbers", { hidden: true });
-  const opener = button("Table", { class: "small", "aria-pressed": "false" }, toggle);
+  const opener = button("Table", { class: "small", ariaPressed: false }, toggle);
   const head = h("div.head", {}, title, h("div.tools", {}, opener));
   const box = h("section.panel.figure", { "data-figure": id }, head, question, legend, host, numbers);
   const draw = oncePerFrame(() => redraw());
@@ -174,20 +174,17 @@ export function figureView(id, options, choose = null) {
   }
 
   function fillTable() {
-    const { table, names } = panel;
+    const { head, rows } = panel.table;
     const content = (cell) => {
       if (!Array.isArray(cell)) return cell;
       const [words, place] = cell;
-      const name = `${names[place] ?? ""}: list ${words}`;
-      const pressed = String(chosen.includes(place));
-      const state = { class: "small", "data-place": place, "aria-pressed": pressed, "aria-label": name };
+      const name = `${panel.names[place] ?? ""}: list ${words}`;
+      const state = { class: "small", "data-place": place, ariaPressed: chosen.includes(place), ariaLabel: name };
       return choose ? button(words, state, () => take(place)) : words;
     };
     const row = ([name, ...cells]) =>
       h("tr", {}, h("th", { scope: "row" }, content(name)), ...cells.map((cell) => h("td", {}, content(cell))));
-    const columns = table.head.map((name) => h("th", { scope: "col" }, name));
-    const body = h("tbody", {}, ...table.rows.map(row));
-    numbers.replaceChildren(h("table", {}, h("thead", {}, h("tr", {}, ...columns)), body));
+    numbers.replaceChildren(table(head, rows.map(row)));
   }
 
   return { id, box, legend, numbers, show, select };

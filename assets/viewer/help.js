@@ -44,7 +44,7 @@ export function helpView(host, state, legend, { served, tours }) {
   const box = h(
     "dialog.help",
     {
-      "aria-label": "Words and keys",
+      ariaLabel: "Words and keys",
       onclick: ({ target }) => target === box && close(),
       onclose: () => state.set({ help: false }),
     },
@@ -151,12 +151,12 @@ export function keyActions({ store, state, page, tree, viewport, finder, quiz, t
     q: () => quiz.toggle(),
     b: () => typed.toggle(),
     Enter: () => quiz.asking && quiz.guess(tree.step?.nodes.get(state.shownNode)?.depth),
-    ...Object.fromEntries(Array.from({ length: 10 }, (_, digit) => [String(digit), () => quiz.type(String(digit))])),
+    ...[...Array(10).keys()].map((digit) => () => quiz.type(digit)), // by digit
     // keys of a presentation remote; when not presenting, they scroll the page
     PageDown: () => state.now.present && state.move(1),
     PageUp: () => state.now.present && state.move(-1),
     Escape: () => {
-      if (player.on) player.seek(player.end);
+      if (state.now.place !== null) player.seek(Infinity);
       else if (state.now.why) state.set({ why: false });
       else if (!redraft.release()) state.release();
     },

@@ -8,19 +8,19 @@ import { STORY, helpView, keyActions, listenForKeys } from "./help.js";
 import { clockView, numbersView } from "./numbers.js";
 import { paysView } from "./pays.js";
 import { Page, chipView } from "./page.js";
-import { Motion } from "./motion.js";
-import { PictureMaker } from "./picture.js";
-import { Player, stageAt } from "./player.js";
+import { motionView } from "./motion.js";
+import { pictureMaker } from "./picture.js";
+import { playerView, stageAt } from "./player.js";
 import { QuizView, askedStep } from "./quiz.js";
 import { Redraft, placesView } from "./redraft.js";
 import { shareView, otherText, saveFile } from "./share.js";
 import { State } from "./state.js";
 import { redrawn } from "./sampling.js";
 import { Resend, Store } from "./store.js";
-import { StripView } from "./strip.js";
-import { TextView } from "./text.js";
-import { TimelineView, finderView } from "./timeline.js";
-import { TreeView } from "./tree.js";
+import { stripView } from "./strip.js";
+import { textView } from "./text.js";
+import { finderView, timelineView } from "./timeline.js";
+import { treeView } from "./tree.js";
 import { TypedView } from "./typed.js";
 import { Viewport } from "./viewport.js";
 import { count } from "./words.js";
@@ -60,26 +60,26 @@ class Explorer {
     // the drawing of the step
     const tooltip = tooltipIn(root);
     const viewport = (this.viewport = new Viewport(page.tree, (zoom) => state.set({ zoom })));
-    const tree = (this.tree = new TreeView(page, state, tooltip, viewport));
+    const tree = (this.tree = treeView(page, state, tooltip, viewport));
     page.tools.prepend(tree.wholeSwitch);
     page.explain.hidden = !tours;
     page.explain.addEventListener("click", () => {
       const step = state.shown;
       emit(element, "explorer:learn", { chapter: STORY, value: store.valueAt(step), step });
     });
-    const strip = new StripView(page.strip, tree, viewport, tooltip);
+    const strip = stripView(page.strip, tree, viewport, tooltip);
     this.redraft = new Redraft(store, state, server);
-    const places = placesView(strip, (prefix) => this.redraft.request(prefix));
+    const places = placesView(strip, tooltip, (prefix) => this.redraft.request(prefix));
 
     // text and steps of the run, playback of the step
-    const words = (this.words = new TextView(page.text, store, state));
-    this.timeline = new TimelineView(page.timeline, store, state, tooltip);
+    const words = (this.words = textView(page.text, store, state));
+    this.timeline = timelineView(page.timeline, store, state, tooltip);
     this.finder = finderView(page, store, state);
-    this.player = new Player(store, state, () => !this.secret);
+    this.player = playerView(store, state, () => !this.secret);
     page.moments.prepend(this.player.box);
 
     // games
-    const share = shareView(store, state, new PictureMaker({ tree, strip, viewport, colours: root }), server);
+    const share = shareView(store, state, pictureMaker({ tree, strip, viewport, colours: root }), server);
     this.quiz = new QuizView(root, store, state);
     this.typed = new TypedView({ root, store, state, server, share, rival: address.beat });
     this.games = [this.quiz, this.typed];
@@ -109,8 +109,8 @@ class Explorer {
       this.player,
       share,
       helpView(dialogs, state, page.legend, { served, tours }),
-      { uses: words.uses, show: () => words.scroll() }, // reads the layout, so after all that changes it
-      new Motion({ root, tree, strip, words }),
+      { uses: words.uses, show: words.scroll }, // reads the layout, so after all that changes it
+      motionView({ root, tree, strip, words }),
     ];
     page.numbers.firstChild.append(page.actions);
     if (!served) page.actions.append(page.help);
@@ -340,10 +340,7 @@ class Explorer {
     new ResizeObserver(() => this.fill()).observe(document.body);
     document.fonts.ready.then(() => this.redraw()); // earlier text widths were measured with a fallback font
     // CSS does not apply to a canvas: redraw it when the theme changes.
-    new MutationObserver(() => timeline.draw()).observe(document.body, {
-      attributes: true,
-      attributeFilter: ["class"],
-    });
+    new MutationObserver(timeline.draw).observe(document.body, { attributeFilter: ["class"] });
   }
 }
 

@@ -31,12 +31,8 @@ function rowsOf({ step, viewport: { k, y, size } }) {
 
 /** Sets a style property, only if its value changes. */
 function put(element, name, value) {
-  const written =
-    value === 1 && name !== "strokeDashoffset"
-      ? ""
-      : typeof value === "number"
-        ? String(Math.round(value * 1000) / 1000)
-        : value;
+  const shown = value === 1 && name !== "strokeDashoffset" ? "" : value;
+  const written = typeof shown === "number" ? String(Math.round(shown * 1000) / 1000) : shown;
   if (element.style[name] !== written) element.style[name] = written;
 }
 const fade = (element, opacity) => element && put(element, "opacity", opacity);
@@ -44,73 +40,68 @@ const move = (element, x, y) =>
   put(element, "translate", Math.abs(x) + Math.abs(y) < 0.05 ? "" : `${x.toFixed(1)}px ${y.toFixed(1)}px`);
 const unroll = (element, share) => put(element, "strokeDashoffset", 1 - share);
 
-export class Motion {
-  constructor({ root, tree, strip, words }) {
-    Object.assign(this, { root, tree, strip, words, acts: null });
-    this.uses = [...tree.uses, ...words.uses, "place"]; // after every new drawing of these
-  }
+export function motionView({ root, tree, strip, words }) {
+  let step = null;
+  let acts = null; // functions that move a part to its place at a time, null while nothing moves
+  let drawn, rows, whole; // the drawing that moves; y of the rows of drafts; y of nodes while branches are whole, null if nothing is hidden
+  let under, over, tokens, flyers; // temporary elements, and those of the step in the text
 
   /** Draws the step at its place, on top of the finished tree and strip. */
-  show({ step, place }) {
-    const { tree, strip } = this;
+  function show({ step: shown, place }) {
     const moves = place !== null && tree.layout?.lanes.size > 0;
-    const drawn = [tree.world.firstChild, strip.svg.firstChild, tree.viewport.y]; // other ones after a new drawing or a pan
-    if (this.acts && !(moves && drawn.every((part, at) => part === this.drawn[at]))) this.leave();
+    const parts = [tree.world.firstChild, strip.svg.firstChild, tree.viewport.y]; // other ones after a new drawing or a pan
+    if (acts && !(moves && parts.every((part, at) => part === drawn[at]))) leave();
     if (!moves) return;
-    if (!this.acts) this.enter(step);
-    this.drawn = drawn;
+    step = shown;
+    if (!acts) enter();
+    drawn = parts;
     const now = stage(step, timeAt(step, place));
-    for (const act of this.acts) act(now);
+    for (const act of acts) act(now);
   }
 
-  enter(step) {
-    const { tree } = this;
-    this.root.classList.add("moves");
-    this.acts = [];
-    [this.under, this.over] = [s("g.moving", {}), s("g.moving", {})];
-    tree.world.insertBefore(this.under, tree.world.querySelector(".labels"));
-    tree.world.append(this.over);
-    this.rows = rowsOf(tree);
-    this.whole = tree.wholePlaces();
-    this.moveNodes(step);
-    this.moveLines(step);
-    this.addRows(step);
-    this.addRest(step);
-    this.addWishes(step);
-    this.moveStrip(step);
-    this.moveText(step);
+  function enter() {
+    root.classList.add("moves");
+    acts = [];
+    [under, over] = [s("g.moving", {}), s("g.moving", {})];
+    tree.world.insertBefore(under, tree.world.querySelector(".labels"));
+    tree.world.append(over);
+    rows = rowsOf(tree);
+    whole = tree.wholePlaces();
+    moveNodes();
+    moveLines();
+    addRows();
+    addRest();
+    addWishes();
+    moveStrip();
+    moveText();
   }
 
   /** Ends the animation: draws the finished step. */
-  leave() {
-    const { tree, strip } = this;
+  function leave() {
     for (const element of [...tree.world.querySelectorAll("*"), ...strip.svg.querySelectorAll("*")]) {
       element.removeAttribute("style");
       element.classList.remove("yet", "mask", "lit");
     }
-    for (const token of this.tokens) token.classList.remove("coming");
-    for (const made of [this.under, this.over, ...this.flyers]) made?.remove(); // flyers has gaps: tokens out of view have no flyer
-    this.acts = null;
-    this.root.classList.remove("moves");
+    for (const token of tokens) token.classList.remove("coming");
+    for (const made of [under, over, ...flyers]) made?.remove(); // flyers has gaps: tokens out of view have no flyer
+    acts = null;
+    root.classList.remove("moves");
   }
 
-  high(id) {
-    return this.whole?.get(id) ?? this.tree.y(id);
-  }
+  const highest = (id) => whole?.get(id) ?? tree.y(id);
 
   /** The y of a node now: it moves from its draft's row to the tree with whole branches, then to its final y, `stays`. */
-  height(node, { apart, fold }, stays) {
-    const row = this.rows.get(draftOf(node)) ?? 0;
-    const high = this.whole?.get(node.id) ?? stays;
+  function height(node, { apart, fold }, stays) {
+    const row = rows.get(draftOf(node)) ?? 0;
+    const high = whole?.get(node.id) ?? stays;
     return apart * row + (1 - apart) * ((1 - fold) * high + fold * stays);
   }
 
-  moveNodes(step) {
-    const { tree, acts } = this;
+  function moveNodes() {
     for (const group of tree.world.querySelectorAll("g.node")) {
-      const node = step.nodes.get(tree.nodeOf(group));
+      const node = step.nodes.get(tree.idOf(group));
       const shape = group.querySelector(".shape");
-      if (node) this.moveNode(group, node, tree.y(node.id));
+      if (node) moveNode(group, node, tree.y(node.id));
       else
         acts.push(({ bonus }) => {
           fade(group, bonus);
@@ -120,18 +111,18 @@ export class Motion {
   }
 
   /** Animates a node to its final y, `stays`. A node that the final tree leaves out moves `into` another one. */
-  moveNode(group, node, stays, into = null) {
+  function moveNode(group, node, stays, into = null) {
     const [shape, label] = [".shape", ".label"].map((part) => group.querySelector(part));
     const ghosts = group.querySelectorAll(".ghost");
-    const [home, across] = [this.tree.y(node.id), into ? this.tree.x(into.depth) - this.tree.x(node.depth) : 0];
+    const [home, across] = [tree.y(node.id), into ? tree.x(into.depth) - tree.x(node.depth) : 0];
     // whether the node is visible until branches fold; other nodes hide when their row merges, and return at the fold if they stay
-    const waits = node.at === undefined && (!this.whole || this.whole.has(node.id));
-    this.acts.push((now) => {
+    const waits = node.at === undefined && (!whole || whole.has(node.id));
+    acts.push((now) => {
       const { opacity, word, apart, light, known, shake } = now.node(node);
       const gone = into ? (waits ? now.fold : 1 - apart) : 0;
       const there = into ? 1 - Math.max(0, 4 * gone - 3) : waits ? 1 : Math.max(apart, now.fold);
       fade(group, opacity * there);
-      move(group, shake + gone * across, this.height(node, { apart, fold: now.fold }, stays) - home);
+      move(group, shake + gone * across, height(node, { apart, fold: now.fold }, stays) - home);
       fade(label, word);
       put(shape, "scale", 1 + 0.1 * light);
       group.classList.toggle("mask", word < 0.4);
@@ -141,8 +132,7 @@ export class Motion {
     });
   }
 
-  moveLines(step) {
-    const { tree, acts, whole } = this;
+  function moveLines() {
     for (const edge of tree.world.querySelectorAll(".edges .edge")) {
       const node = step.nodes.get(Number(edge.dataset.of));
       acts.push((now) => {
@@ -157,20 +147,20 @@ export class Motion {
     for (const name of tree.world.querySelectorAll(".lane")) {
       const at = step.nodes.get(Number(name.dataset.at));
       const first = name.dataset.draft === "0";
-      const high = this.high(at.id);
+      const high = highest(at.id);
       const above = ([id, y]) => y < high && high - y < PILL + 20 && Math.abs(step.nodes.get(id).depth - at.depth) < 2;
       const hidden = [...(whole ?? [])].some(above); // no space for the name while branches are whole
       acts.push((now) => {
         const apart = first ? now.apart : 0;
         fade(name, now.lane(first) * (hidden ? Math.max(apart, now.fold) : 1));
-        move(name, 0, this.height(at, { apart, fold: now.fold }, tree.y(at.id)) - tree.y(at.id));
+        move(name, 0, height(at, { apart, fold: now.fold }, tree.y(at.id)) - tree.y(at.id));
         name.classList.toggle("yet", !now.brought);
       });
     }
   }
 
-  copy(node, c, kind) {
-    const made = this.tree.nodeGroup({
+  function copy(node, c, kind) {
+    const made = tree.nodeGroup({
       ...node,
       kind,
       proposer: kind,
@@ -180,13 +170,12 @@ export class Motion {
     made.removeAttribute("data-node"); // the node itself has its own group
     made.classList.remove("broken");
     made.classList.add("yet");
-    this.under.append(made);
+    under.append(made);
     return made;
   }
 
   /** Adds a row for each draft, until drafts merge: a line, the prefix, and copies of tokens that another draft wrote too. */
-  addRows(step) {
-    const { tree, rows, acts, under } = this;
+  function addRows() {
     for (const [c, y] of rows) {
       const [prefix, own] = [prefixOf(step, c), ownTokens(step, c)];
       if (!own.length) continue;
@@ -200,7 +189,7 @@ export class Motion {
         fade(rail, opacity);
       });
       if (!c) continue;
-      const name = this.rowName(step, c, y);
+      const name = rowName(c, y);
       acts.push((now) => fade(name, now.rail(c).grown * now.rail(c).opacity));
       const flag = step.selected.indexOf(prefix);
       if (flag >= 0 && !step.random) {
@@ -211,8 +200,8 @@ export class Motion {
       }
       for (const node of tokensOf(step, c).filter((n) => n.depth <= prefix || draftOf(n) !== c)) {
         const kept = node.depth <= prefix;
-        const made = this.copy(node, c, kept ? node.proposer : drafter);
-        const [label, high, home] = [made.querySelector(".label"), this.high(node.at ?? node.id), tree.y(node.id)];
+        const made = copy(node, c, kept ? node.proposer : drafter);
+        const [label, high, home] = [made.querySelector(".label"), highest(node.at ?? node.id), tree.y(node.id)];
         acts.push((now) => {
           const { opacity, word, apart } = now.copy(c, node.depth);
           fade(made, kept ? now.kept(c) : opacity);
@@ -226,8 +215,7 @@ export class Motion {
   }
 
   /** Adds the label of a row: after which token its draft starts. Returns null if there is no space. */
-  rowName(step, c, y) {
-    const { tree, under } = this;
+  function rowName(c, y) {
     const { prefix, resampled } = step.branches[c - 1];
     const words = afterToken(prefix, true);
     if (resampled || tree.small(words) > tree.x(0.5) - tree.x(-0.5)) return null;
@@ -237,16 +225,15 @@ export class Motion {
   }
 
   /** Adds nodes that the final tree leaves out, drafted tokens that were not verified, and the edges of whole branches. */
-  addRest(step) {
-    const { tree, acts, whole, under } = this;
+  function addRest() {
     for (const node of step.nodes.values()) {
       if (tree.has(node.id)) continue;
       let into = node;
       while (!tree.has(into.id)) into = step.nodes.get(into.parent);
-      this.moveNode(this.copy(node, draftOf(node), node.proposer), node, tree.y(into.id), into);
+      moveNode(copy(node, draftOf(node), node.proposer), node, tree.y(into.id), into);
     }
     for (const node of step.left)
-      this.moveNode(this.copy(node, draftOf(node), node.proposer), node, this.high(node.at), step.nodes.get(node.at));
+      moveNode(copy(node, draftOf(node), node.proposer), node, highest(node.at), step.nodes.get(node.at));
     if (!whole) return;
     const [edges, strong] = ["edges", "edges strong"].map((name) => s("g", { class: name }));
     under.prepend(edges, strong);
@@ -263,8 +250,7 @@ export class Motion {
   }
 
   /** Adds the token that the target wants at each place of the accepted path. It moves down to the drafted token at this place. */
-  addWishes(step) {
-    const { tree, acts } = this;
+  function addWishes() {
     const path = step.accepted.map((id) => step.nodes.get(id));
     const wrong = [...tree.broken.keys()].find((id) => step.nodes.get(id).parent === step.bonus?.parent);
     const wishes = [...path, ...(step.bonus ? [step.bonus] : [])];
@@ -274,11 +260,11 @@ export class Motion {
     for (const [at, { id, depth }] of wishes.entries()) {
       const wish = tree.nodeGroup({ id, depth, proposer: "target", kind: "target", state: "wish", draft: null });
       wish.removeAttribute("data-node");
-      this.over.append(wish);
+      over.append(wish);
       const pass = s("text.under.pass", { y: PILL / 2 + 15 }, said(at));
       wish.append(pass);
-      const row = this.rows.get(0) - tree.y(id);
-      const high = this.high(id === BONUS ? (wrong ?? step.bonus.parent) : id) - tree.y(id);
+      const row = rows.get(0) - tree.y(id);
+      const high = highest(id === BONUS ? (wrong ?? step.bonus.parent) : id) - tree.y(id);
       const least = (PILL / 2 + 2 - tree.viewport.y) / tree.viewport.k - tree.y(id); // keeps the wish in view
       acts.push((now) => {
         const { opacity, down } = now.wants(at);
@@ -289,8 +275,7 @@ export class Motion {
     }
   }
 
-  moveStrip(step) {
-    const { acts, strip } = this;
+  function moveStrip() {
     const all = (name, act) =>
       strip.svg.querySelectorAll(name).forEach((element, at) => acts.push((now) => act(element, now, at)));
     all(".column", (column, now) => {
@@ -309,49 +294,46 @@ export class Motion {
       flag.classList.toggle("yet", !now.truth);
     });
     all(".truth", (truth, now) => fade(truth, now.truth));
-    const levels = step.levels.length;
-    if (levels)
+    if (step.levels.length)
       all(".levels :is(circle, text)", (part, now) =>
         fade(part, now.node({ candidates: [], depth: Number(part.dataset.depth), id: null, parent: 0 }).opacity),
       );
   }
 
   /** Moves the tokens of the step into the text. */
-  moveText({ index, committed }) {
-    const { words, root, acts } = this;
-    const tokens = (this.tokens = words.tokens[index] || []);
-    this.flyers = [];
+  function moveText() {
+    const { index, committed } = step;
+    tokens = words.tokens[index] || [];
+    flyers = [];
     let [ways, measured] = [[], null];
     tokens.forEach((token, i) => {
       acts.push((now) => {
         const there = now.landed(i);
         const flies = there > 0 && there < 1;
-        if (flies && measured !== now) [ways, measured] = [this.measure(committed, tokens), now]; // once a frame
+        if (flies && measured !== now) [ways, measured] = [measure(), now]; // once a frame
         const way = flies && ways[i];
         token.classList.toggle("coming", !!(flies ? way : there < 1));
-        if (!way) return fade(this.flyers[i], 0);
+        if (!way) return fade(flyers[i], 0);
         const [from, to] = way;
-        if (!this.flyers[i])
+        if (!flyers[i])
           root.append(
-            (this.flyers[i] = h(
+            (flyers[i] = h(
               "span",
-              { class: `tok shown flyer ${committed[i].proposer}`, "aria-hidden": "true" },
+              { class: `tok shown flyer ${committed[i].proposer}`, ariaHidden: true },
               committed[i].text,
             )),
           );
-        fade(this.flyers[i], 0.99);
-        return move(this.flyers[i], from.x + there * (to.x - from.x), from.y + there * (to.y - from.y));
+        fade(flyers[i], 0.99);
+        return move(flyers[i], from.x + there * (to.x - from.x), from.y + there * (to.y - from.y));
       });
     });
   }
 
   /** The start and end position of each flying token; null if one of them is out of view. */
-  measure(committed, tokens) {
-    const [frame, box, view] = [this.root, this.words.host, this.tree.host].map((element) =>
-      element.getBoundingClientRect(),
-    );
+  function measure() {
+    const [frame, box, view] = [root, words.host, tree.host].map((element) => element.getBoundingClientRect());
     return tokens.map((token, i) => {
-      const node = this.tree.world.querySelector(`[data-node="${committed[i].node ?? "bonus"}"]`);
+      const node = tree.world.querySelector(`[data-node="${step.committed[i].node ?? "bonus"}"]`);
       const [from, to] = [node, token].map((element) => element && element.getBoundingClientRect());
       if (
         !from ||
@@ -368,4 +350,6 @@ export class Motion {
       ];
     });
   }
+
+  return { uses: [...tree.uses, ...words.uses, "place"], show }; // after every new drawing of these
 }

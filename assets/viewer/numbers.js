@@ -113,8 +113,8 @@ const perSecond = (speed) => fixed(speed, speed >= 100 ? 0 : 1);
 
 /** Tokens per second of a run: as recorded (`speed`), and without the time for drawing if that is known (`timed`); `gain`: speedup over
  *  plain decoding. Unknown values are null. */
-function speedsOf({ sums, summaries, length, baseline, unwatched }) {
-  const last = length ? summaries[length - 1].elapsed : 0;
+function speedsOf({ sums, summaries, baseline, unwatched }) {
+  const last = summaries.at(-1)?.elapsed ?? 0;
   const speed = last > 0 ? sums.tokens / last : null;
   const timed = unwatched || speed;
   return { speed, timed, gain: speed !== null && baseline ? timed / baseline : null };
@@ -155,7 +155,7 @@ export function totalsOf(store) {
  *  server. */
 export function numbersView(host, store, state, server) {
   const result = h("p.gist", {});
-  const why = button("why?", { class: "quiet why-open", title: "When does it pay?", "aria-expanded": "false" }, () =>
+  const why = button("why?", { class: "quiet why-open", title: "When does it pay?", ariaExpanded: false }, () =>
     state.set({ why: !state.now.why }),
   );
   const offer = (id, words, title, act) => button(words, { class: "offer", id, hidden: true, title }, act);

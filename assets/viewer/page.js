@@ -28,14 +28,14 @@ export class Page {
   ];
 
   constructor(store) {
-    const part = (id, label, attributes) => h("div", { id, "aria-label": label, ...attributes });
+    const part = (id, label, attributes) => h("div", { id, ariaLabel: label, ...attributes });
     const quiet = (label, title, id) => button(label, { id, class: "quiet", title });
     Object.assign(this, {
       store,
-      root: h("section.explorer", { "aria-label": "Explore a run" }),
+      root: h("section.explorer", { ariaLabel: "Explore a run" }),
       notice: h("p.notice", { role: "alert", hidden: true }),
       empty: h("p.empty", {}, "Nothing to show yet: run a prompt, and its draft trees appear here step by step."),
-      spoken: h("p.spoken", { "aria-live": "polite" }),
+      spoken: h("p.spoken", { ariaLive: "polite" }),
       title: h("h2", {}),
       parts: h("p.parts", {}),
       clock: part("clock", "Time of this step, and of its tokens one by one", { role: "group" }),
@@ -44,12 +44,12 @@ export class Page {
       tree: part("tree", "Draft tree: the up and down keys move between branches", { role: "group", tabindex: 0 }),
       strip: part("strip", "How sure the drafter was", { role: "group" }),
       redraft: h("div.redraft-box", { role: "status", hidden: true }),
-      details: part("details", "Details", { role: "region", "aria-live": "polite" }),
+      details: part("details", "Details", { role: "region", ariaLive: "polite" }),
       games: h("div", {}),
-      timeline: part("timeline", "Steps", { role: "slider", tabindex: 0, "aria-valuemin": 1 }),
+      timeline: part("timeline", "Steps", { role: "slider", tabindex: 0, ariaValueMin: 1 }),
       finder: h("div.finding", { hidden: true }),
       numbers: h("div", { id: "numbers" }),
-      pays: h("div.explorer.pays", { role: "region", "aria-label": "When does it pay?", hidden: true }),
+      pays: h("div.explorer.pays", { role: "region", ariaLabel: "When does it pay?", hidden: true }),
       legend: legend(),
       follow: button("", { id: "follow" }),
       find: quiet("Find", "Find steps by outcome, length or time (N, P)"),
@@ -171,12 +171,12 @@ export function chipView(chip, store, state) {
 /** The meaning of shapes and lines. Colours are explained by the sentence above the drawing. */
 function legend() {
   const picture = (...parts) =>
-    s("svg", { width: 26, height: 16, viewBox: "-13 -8 26 16", "aria-hidden": "true" }, ...parts);
+    s("svg", { width: 26, height: 16, viewBox: "-13 -8 26 16", ariaHidden: true }, ...parts);
   const box = (rx) => s("rect.shape", { x: -10, y: -6, width: 20, height: 12, rx });
   const item = (words, kind, drawn) => h("li", { class: kind }, drawn, h("span", {}, words));
   return h(
     "ul.legend",
-    { "aria-label": "Legend" },
+    { ariaLabel: "Legend" },
     item("first drafter", "first", picture(box(3))),
     item("second drafter", "second", picture(box(6))),
     item("the large model", "target", picture(s("polygon.shape", { points: "-11,0 -6,-6 6,-6 11,0 6,6 -6,6" }))),

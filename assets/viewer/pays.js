@@ -77,7 +77,7 @@ function passesChart(state, store) {
   };
   const svg = s("svg.passes", {
     role: "group",
-    "aria-label": "Cost of a pass against its number of tokens",
+    ariaLabel: "Cost of a pass against its number of tokens",
     onpointerdown: (event) => {
       held = event.pointerId;
       svg.setPointerCapture(held);
@@ -143,11 +143,11 @@ function passesChart(state, store) {
       {
         role: "slider",
         tabindex: 0,
-        "aria-label": "Tokens in the pass",
-        "aria-valuemin": 1,
-        "aria-valuemax": limit,
-        "aria-valuenow": atHandle,
-        "aria-valuetext": there + (value === null ? "" : `, ${passes(value)} on ${machineOf(store).name}`),
+        ariaLabel: "Tokens in the pass",
+        ariaValueMin: 1,
+        ariaValueMax: limit,
+        ariaValueNow: atHandle,
+        ariaValueText: there + (value === null ? "" : `, ${passes(value)} on ${machineOf(store).name}`),
       },
       s("line", { x1: x, x2: x, y1: top, y2: floor }),
       s("rect", { x: x - 22, y: floor, width: 44, height: 26, rx: 13 }),
@@ -281,7 +281,7 @@ export function paysView({ pays: host, root }, store, state, server, told) {
 /** Whether drafting pays in a run, in a sentence. */
 function paysWords(store, cycle, alpha) {
   const { header, sums } = store;
-  const last = store.summaries[store.length - 1].elapsed;
+  const last = store.summaries.at(-1).elapsed;
   if (header.missing && last) {
     const each = last / sums.tokens;
     return `A step takes ${milliseconds(alpha * each)} and writes ${fixed(alpha, 2)} tokens: drafting pays only if plain decoding takes more than ${milliseconds(each)} per token.`;

@@ -86,35 +86,30 @@ export function onLines(pieces, lines) {
   });
 }
 
-export class PictureMaker {
-  constructor({ tree, strip, viewport, colours }) {
-    Object.assign(this, { tree, strip, viewport, colours });
-  }
-
+/** Makes pictures of the drawn step; `colours`: an element with the page's colours. */
+export function pictureMaker({ tree, strip, viewport, colours }) {
   /** Size of the picture, height of its head, and its texts. */
-  size() {
-    const { tree } = this;
+  function measured() {
     const { left, right, top, bottom } = tree.extent();
     const width = Math.max(500, Math.ceil(right - left) + 2 * PICTURE.pad);
     const { title, pieces: story, read } = stepStory(tree.step);
     const pieces = read ? [...story, { text: ` ${read}.` }] : story;
-    const font = `${PICTURE.font}px ${getComputedStyle(this.colours).fontFamily}`;
+    const font = `${PICTURE.font}px ${getComputedStyle(colours).fontFamily}`;
     const lines = onLines(pieces, wrapped(plain(pieces), (width - 2 * PICTURE.pad) * PICTURE.slack, font));
     const head = PICTURE.title + lines.length * PICTURE.line;
     return { width, height: Math.ceil(bottom - top) + head + BANDS.wide.height + 2 * PICTURE.pad, head, title, lines };
   }
 
   /** The picture as the text of an SVG file. */
-  svg() {
-    const { viewport, tree, strip } = this;
-    const { width, height, head, title, lines } = this.size();
+  function svg() {
+    const { width, height, head, title, lines } = measured();
     const { left, top, bottom } = tree.extent();
     const { k, x, y, size } = viewport;
     const shift = { x: PICTURE.pad - left, y: PICTURE.pad + head - top };
     try {
       Object.assign(viewport, { k: 1, ...shift, size: { width, height } });
       for (const part of [tree, strip]) part.place();
-      const style = getComputedStyle(this.colours);
+      const style = getComputedStyle(colours);
       const colour = (name) => hex(style.getPropertyValue(name).trim());
       const world = inlined(tree.world);
       for (const line of world.querySelectorAll("line")) {
@@ -153,4 +148,6 @@ export class PictureMaker {
       for (const part of [tree, strip]) part.place();
     }
   }
+
+  return { size: measured, svg };
 }

@@ -46,7 +46,7 @@ export class Guessing {
     Object.assign(this, { root, store, state, name });
     this.said = h("p.said", { role: "status" });
     this.next = button("Next", {}, () => this.go());
-    this.marks = h("ol.marks", { "aria-label": "Your guesses, step by step" });
+    this.marks = h("ol.marks", { ariaLabel: "Your guesses, step by step" });
   }
 
   get on() {
@@ -111,7 +111,7 @@ export class Guessing {
       const attributes = {
         class: !guess ? "open" : guess.right ? "right" : "wrong",
         title: `Step ${at + 1}: ${guess ? this.words(guess) : "no guess yet"}`,
-        "aria-current": at === this.state.shown ? "step" : null,
+        ariaCurrent: at === this.state.shown ? "step" : null,
       };
       return h(
         "li",
@@ -183,7 +183,7 @@ export class QuizView extends Guessing {
     this.all = button("None: all accepted (0)", {}, () => this.guess(Infinity));
     this.box = h(
       "div.guess.quiz",
-      { hidden: true, role: "group", "aria-label": "Quiz" },
+      { hidden: true, role: "group", ariaLabel: "Quiz" },
       this.said,
       this.marks,
       this.all,

@@ -91,7 +91,7 @@ export class Redraft {
     const shown = all ? items.length : answer.accepted + 1 + UNSEEN;
     const more = button(
       `+${items.length - shown}`,
-      { "aria-label": `Show ${items.length - shown} more tokens, which the large model did not reach` },
+      { ariaLabel: `Show ${items.length - shown} more tokens, which the large model did not reach` },
       () => this.state.set({ question: { ...here, all: true } }),
     );
     return card(
@@ -99,7 +99,7 @@ export class Redraft {
       h("p", {}, chosenSentence(answer, step.committed.length)),
       h(
         "ol.redrafted",
-        { "aria-label": "Tokens of the second draft, each with its confidence" },
+        { ariaLabel: "Tokens of the second draft, each with its confidence" },
         ...items.slice(0, shown),
         items.length > shown ? h("li", {}, more) : null,
       ),
@@ -127,11 +127,11 @@ export function tokenItem({ text: words, p }, at, { accepted, wanted }, most = 1
 
 /** Buttons over the strip, one for each position where a re-draft can start. `picked(prefix)` is called after a click on a position, or
  *  Enter. */
-export function placesView(strip, picked) {
+export function placesView(strip, tooltip, picked) {
   const buttons = [];
   const box = h("div.places", {
     role: "toolbar",
-    "aria-label": "What if a second draft had started here? Choose a place with the arrow keys, ask with Enter",
+    ariaLabel: "What if a second draft had started here? Choose a place with the arrow keys, ask with Enter",
     // a click must not move the focus: the arrow keys go on to change the step
     onmousedown: (event) => event.preventDefault(),
     onkeydown: (event) => {
@@ -145,7 +145,7 @@ export function placesView(strip, picked) {
   strip.placed = place;
 
   function ask(prefix) {
-    strip.tooltip.hide(); // it would cover the answer
+    tooltip.hide(); // it would cover the answer
     picked(prefix);
   }
 
@@ -156,8 +156,8 @@ export function placesView(strip, picked) {
   }
 
   /** Aligns the buttons with the columns of the tree. Buttons are reused, so that the focus stays. */
-  function place() {
-    const { draft, posterior, full } = strip.step ?? {};
+  function place(step, top, height) {
+    const { draft, posterior, full } = step ?? {};
     const shares = draft && posterior.length ? [...posterior, full] : [];
     for (const spare of buttons.splice(shares.length)) spare.remove();
     for (let at = buttons.length; at < shares.length; at += 1) {
@@ -166,11 +166,10 @@ export function placesView(strip, picked) {
     }
     if (buttons.length && buttons.every(({ tabIndex }) => tabIndex < 0)) buttons[0].tabIndex = 0;
     box.hidden = !shares.length;
-    const top = strip.band.bars[1] + 2;
-    box.style.top = `${top * strip.scale}px`;
-    box.style.height = `${(strip.band.height - top) * strip.scale}px`;
+    box.style.top = `${top}px`;
+    box.style.height = `${height}px`;
     shares.forEach((r, at) => {
-      const [left, right] = [at, at + 1].map((depth) => strip.x(depth) * strip.scale);
+      const [left, right] = [at, at + 1].map(strip.left);
       buttons[at].style.left = `${left.toFixed(1)}px`;
       buttons[at].style.width = `${Math.max(0, right - left).toFixed(1)}px`;
       buttons[at].ariaLabel = `What if: ${afterToken(at)}, ${percent(r)}`;

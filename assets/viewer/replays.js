@@ -1,7 +1,7 @@
 // Other K and γ: the tokens of each step if the run had been made with them, by exact replay, and the time that this would have taken.
 
 import { barRows, costRow, passes } from "./bars.js";
-import { button, fold, h, s, sum } from "./dom.js";
+import { best, button, fold, h, s, sum } from "./dom.js";
 import { term } from "./glossary.js";
 import { h200, meanCost, meanParts, readWork } from "./machine.js";
 import { machineOf } from "./numbers.js";
@@ -15,21 +15,15 @@ const BELOW = { name: 110, top: 126, bottom: 148, value: 22 };
 
 /** The replays of a run from their line: `points` by K and γ, `own` K and γ, costs on the machine of the run (`here`), or null. */
 export function readReplays({ points, own, here }, method) {
-  const read = points.map(([k, gamma, committed, works]) => {
-    const all = works.map(readWork);
-    const point = {
-      k,
-      gamma,
-      committed,
-      steps: committed.length,
-      alpha: sum(committed) / committed.length,
-      works: all,
-    };
-    point.method = k || !own[0] ? method : "dflash"; // without re-drafts, D²SD is DFlash
-    point.nodes = sum(all.map(({ nodes }) => nodes)) / all.length;
-    const cost = here && meanCost(here, point.method, all);
-    point.seconds = cost === null ? null : (cost / point.alpha) * (here.milliseconds / 1000);
-    return point;
+  const read = points.map(([k, gamma, committed, lines]) => {
+    const steps = committed.length;
+    const alpha = sum(committed) / steps;
+    const works = lines.map(readWork);
+    const used = k || !own[0] ? method : "dflash"; // without re-drafts, D²SD is DFlash
+    const cost = here && meanCost(here, used, works);
+    const seconds = cost === null ? null : (cost / alpha) * (here.milliseconds / 1000);
+    const nodes = sum(works.map((work) => work.nodes)) / works.length;
+    return { k, gamma, committed, steps, alpha, works, method: used, nodes, seconds };
   });
   const values = (name) => [...new Set(read.map((point) => point[name]))].sort((a, b) => a - b);
   return { points: read, own: { k: own[0], gamma: own[1] }, here, k: values("k"), gamma: values("gamma") };
@@ -37,10 +31,10 @@ export function readReplays({ points, own, here }, method) {
 
 /** The point with this γ and the largest K up to `k` that this γ allows. */
 export const pointAt = ({ points }, { k, gamma }) =>
-  points.filter((point) => point.gamma === gamma && point.k <= k).reduce((a, b) => (b.k > a.k ? b : a));
-
-/** The point with the smallest value of `of`; of several, the one with the smallest K. */
-const least = (points, of) => points.reduce((a, b) => (of(b) < of(a) ? b : a));
+  best(
+    points.filter((point) => point.gamma === gamma && point.k <= k),
+    (point) => point.k,
+  );
 
 const valuesOf = ({ k, gamma }, among) => `K = ${k}${among ? ` with γ = ${gamma}` : ""}`;
 
@@ -48,11 +42,11 @@ const valuesOf = ({ k, gamma }, among) => `K = ${k}${among ? ` with γ = ${gamma
 export function bestWords({ points, here }, gamma) {
   const cost = ({ method, works }) => meanCost(here, method, works);
   const ofGamma = points.filter((point) => point.gamma === gamma);
-  const fewest = least(ofGamma, ({ steps }) => steps);
+  const fewest = best(ofGamma, ({ steps }) => -steps);
   const short = `With γ = ${gamma}, ${valuesOf(fewest)} needs the fewest steps (${fewest.steps})`;
   if (!here) return `${short}.`;
   const time = ({ seconds }) => milliseconds(seconds);
-  const [quick, best] = [least(ofGamma, ({ seconds }) => seconds), least(points, ({ seconds }) => seconds)];
+  const [quick, quickest] = [ofGamma, points].map((some) => best(some, ({ seconds }) => -seconds));
   const also = `${quick === fewest ? "" : `${valuesOf(quick)} `}the least time (${time(quick)} a token)`;
   const last = ofGamma.at(-1);
   const more =
@@ -60,7 +54,9 @@ export function bestWords({ points, here }, gamma) {
       ? ""
       : ` ${valuesOf(last)} needs ${count(last.steps, "step")}, and each costs ${passes(cost(last))} instead of ${fixed(cost(fewest), 1)}.`;
   const all =
-    best === quick ? "" : ` Of all K and γ, ${valuesOf(best, true)} needs the least time: ${time(best)} a token.`;
+    quickest === quick
+      ? ""
+      : ` Of all K and γ, ${valuesOf(quickest, true)} needs the least time: ${time(quickest)} a token.`;
   return `${short} and ${also}.${more}${all}`;
 }
 
@@ -109,7 +105,7 @@ export function replaysView(store, state, server, told) {
   let line, read; // the line with the replays, and the replays in it
   const inputs = {};
   const slider = (id, words) => {
-    const name = { id: `by-hand-${id}`, "aria-label": words };
+    const name = { id: `by-hand-${id}`, ariaLabel: words };
     const input = h("input", { type: "range", min: 0, step: 1, ...name, oninput: turn });
     const value = h("output", {});
     inputs[id] = { input, value };
@@ -119,12 +115,12 @@ export function replaysView(store, state, server, told) {
   const none = h("p.none", {});
   const start = button("Compare other K and γ", { class: "offer", id: "replay" }, request);
   const stop = button("Stop", { class: "offer", id: "stop-replay" }, () => server("halt"));
-  const progress = h("progress", { "aria-label": "Replays", max: 1 });
+  const progress = h("progress", { ariaLabel: "Replays", max: 1 });
   const said = h("p.none", { role: "status" });
   const waits = h("div.waits", {}, start, progress, stop, said);
   const picture = s("svg.lines", { role: "img", height: HIGH });
   const figures = h("p.figures", { role: "status" });
-  const [rows, best, text] = [h("div", {}), h("p", {}), h("p.cut", {})];
+  const [rows, advice, text] = [h("div", {}), h("p", {}), h("p.cut", {})];
   const sliders = h(
     "div",
     {},
@@ -133,7 +129,7 @@ export function replaysView(store, state, server, told) {
     slider("gamma", "Block γ"),
     figures,
     rows,
-    best,
+    advice,
     fold("The text, divided into these steps", text),
   );
   const title = h("h3", {}, "Other ", term("K"), " and ", term("γ"), " ", about);
@@ -214,7 +210,7 @@ export function replaysView(store, state, server, told) {
     rows.replaceChildren(barRows(costs.filter(Boolean)));
     const limit = store.header.config.node_budget;
     about.textContent = `The same text, by exact replay${limit ? `. At most B = ${limit} drafted tokens are read, as in the run` : ""}.`;
-    best.textContent = `${bestWords(grid, point.gamma)} For another text, other values may be best.`;
+    advice.textContent = `${bestWords(grid, point.gamma)} For another text, other values may be best.`;
     const tokens = store.committed.flat();
     let end = 0;
     text.replaceChildren(
@@ -235,7 +231,7 @@ export function replaysView(store, state, server, told) {
       const values = ofGamma.map(of);
       const [low, high] = [Math.min(...values), Math.max(...values)];
       const y = (p) => place.bottom - ((of(p) - low) * (place.bottom - place.top)) / (high - low || 1);
-      const bestPoint = kind === "tokens" ? least(ofGamma, ({ steps }) => steps) : least(ofGamma, of);
+      const bestPoint = best(ofGamma, kind === "tokens" ? ({ steps }) => -steps : (p) => -of(p));
       return s(
         "g",
         { class: kind },

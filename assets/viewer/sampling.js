@@ -1,7 +1,7 @@
 // The tokens that the target may draw at a place, and a step drawn with other random numbers.
 
-import { BONUS } from "./step.js";
-import { sum } from "./dom.js";
+import { BONUS_NODE } from "./step.js";
+import { best, sum } from "./dom.js";
 
 const OTHER = { id: -1, text: "(another)" }; // all tokens whose probabilities were not recorded
 
@@ -32,10 +32,8 @@ export function oddsAfter({ nodes, choices, targetTops }, node) {
 /** The token that a seed draws after a node: the one with the largest log probability plus noise (Gumbel-max). */
 export function drawnAfter(step, node, seed) {
   const position = step.anchorPosition + step.nodes.get(node).depth;
-  const scored = oddsAfter(step, node).map((token) => {
-    return [Math.log(token.p) - Math.log(-Math.log(uniform(seed, position, token.id))), token];
-  });
-  return scored.reduce((best, one) => (best && best[0] >= one[0] ? best : one), null)?.[1] ?? null;
+  const score = ({ p, id }) => Math.log(p) - Math.log(-Math.log(uniform(seed, position, id)));
+  return best(oddsAfter(step, node), score) ?? null;
 }
 
 /** The step as another seed would have drawn it from the recorded probabilities. */
@@ -53,14 +51,8 @@ export function redrawn(step, seed) {
   const nodes = new Map(all.map((node) => [node.id, { ...node, state: stateOf(node) }]));
   const [accepted, last] = [path.slice(1), nodes.get(path.at(-1))];
   // the probabilities after an end of the tree are recorded only if the run reached it
-  const drawnBonus = {
-    id: BONUS,
-    parent: last.id,
-    depth: last.depth + 1,
-    text: drawn?.text ?? "?",
-    p: drawn?.p ?? null,
-  };
-  const bonus = { ...drawnBonus, proposer: "target", node: null };
+  const { text = "?", p = null } = drawn ?? {};
+  const bonus = { ...BONUS_NODE, parent: last.id, depth: last.depth + 1, text, p, node: null };
   const wrong = accepted.findIndex((id) => !nodes.get(id).candidates.includes(0));
   const right = wrong < 0 ? accepted.length : wrong;
   const checked = all.some(({ parent, candidates }) => parent === path[right] && candidates.includes(0));

@@ -68,14 +68,14 @@ function linkTo(store, { shown, shownNode }) {
 export function shareView(store, state, pictures, server) {
   let [focused, silence] = [null, 0]; // what to focus after the next drawing; the timer that ends a message
   const said = h("span.said", { role: "status" });
-  const names = { class: "share quiet", "aria-haspopup": "menu", "aria-expanded": "false" };
+  const names = { class: "share quiet", ariaHasPopup: "menu", ariaExpanded: false };
   const opener = button("Share ▾", names, () => toggle(menu.hidden));
   const item = (words, hint, act) =>
     button([h("b", {}, words), h("span", {}, hint)], { role: "menuitem" }, () => choose(act));
   const file = (kind, node) => server("export", { kind, step: state.shown, node });
   const menu = h(
     "div.menu",
-    { role: "menu", hidden: true, "aria-label": "Share" },
+    { role: "menu", hidden: true, ariaLabel: "Share" },
     server && item("Copy link", "prompt, settings, step, node", () => copy()),
     server && item("Quiz", "a link that asks where drafts are rejected", () => copy("quiz=1")),
     server && item("Challenge", "a link that asks others to be the drafter of this step", () => copy("draft=1")),
@@ -160,7 +160,7 @@ export function shareView(store, state, pictures, server) {
       await navigator.clipboard.writeText(link);
       say(`Link copied.${localWords(location.hostname)}`);
     } catch {
-      const field = h("input", { type: "text", readonly: true, value: link, "aria-label": "The link" });
+      const field = h("input", { type: "text", readonly: true, value: link, ariaLabel: "The link" });
       say("Copy it from here: ");
       clearTimeout(silence);
       said.append(field);

@@ -15,13 +15,9 @@ const rewrite = (changes) => history.replaceState(null, "", addressWith(changes)
 /** Changes to the address that end games and Learn. */
 const PLAIN = { ...NO_GAME, chapter: "", stop: "" };
 
-/** A button that applies these changes to the address; `pressed`: its aria-pressed, null for none. */
-const link = (label, pressed, changes) =>
-  button(
-    label,
-    pressed === null ? {} : { "aria-pressed": String(pressed) },
-    () => (location.hash = addressWith(changes)),
-  );
+/** A button that applies these changes to the address; `ariaPressed`: null for none. */
+const link = (label, ariaPressed, changes) =>
+  button(label, { ariaPressed }, () => (location.hash = addressWith(changes)));
 
 /** A sentence if the address names a run or step that the file lacks, else "". `numbers`: the numbers of its runs; `steps`: the number
  *  of steps of the shown run. */

@@ -4,6 +4,8 @@
 import { readWork } from "./machine.js";
 
 export const BONUS = "bonus"; // id of the bonus token, which is no node of the tree
+/** The fields of every bonus token. */
+export const BONUS_NODE = { id: BONUS, proposer: "target", state: "bonus", candidates: [] };
 
 /** A node, or the bonus token, of a step. */
 export const nodeOf = (step, id) => (id === BONUS ? step.bonus : step.nodes.get(id));
@@ -123,11 +125,11 @@ export function readStep(raw, index, run, { verdict, gained, closed } = NO_OUTCO
     // the committed text of a bonus inside a multi-token character can be empty; the choice has the text of the token
     bonus: bonus && {
       ...bonus,
-      id: BONUS,
+      ...BONUS_NODE,
       parent: last,
       depth: nodes.get(last).depth + 1,
-      text: choice ? choice.text : bonus.text,
-      p: choice ? choice.p : null,
+      text: choice?.text ?? bonus.text,
+      p: choice?.p ?? null,
     },
     seconds: raw.seconds,
     decision: taken ? { ...raw.decision, taken } : null, // of a cost-aware step

@@ -102,27 +102,26 @@ export class Store {
       disturbed: false,
       measured: "", // date on which plain decoding was timed
       context: null, // tokens of context in this measurement
+      waiting: [], // lines that arrived but were not parsed yet
+      replays: null, // the line with the replays of the run with other K and γ
+      early: new Map(), // lines after a gap, by the index of the first
+      received: 0,
+      lines: [],
+      steps: [], // index of every step in `lines`
+      outcomes: [], // the line with the outcome of every step
+      opening: [], // tokens of prefill, which belong to no step
+      committed: [],
+      summaries: [],
+      outcome: NO_OUTCOME, // outcome of the next step
+      instructive: 0, // the most instructive step
+      read: new Map(),
+      seen: { draft: false, levels: false, branches: false, second: false, selected: false }, // parts that occur in the steps
+      sums: noSums(),
+      most: 1, // tokens of the longest step
+      recorded: false, // whether the run was complete when it was first seen: a recording, not a live run to follow
+      own: false, // whether the run was made in this window
+      opened: "", // name of the file that the run was opened from
     });
-    this.waiting = []; // lines that arrived but were not parsed yet
-    this.replays = null; // the line with the replays of the run with other K and γ
-    this.early = new Map(); // lines after a gap, by the index of the first
-    this.received = 0;
-    this.lines = [];
-    this.steps = []; // index of every step in `lines`
-    this.outcomes = []; // the line with the outcome of every step
-    this.opening = []; // tokens of prefill, which belong to no step
-    this.committed = [];
-    this.summaries = [];
-    this.outcome = NO_OUTCOME; // outcome of the next step
-    this.instructive = 0; // the most instructive step
-    this.read = new Map();
-    this.seen = { draft: false, levels: false, branches: false, second: false, selected: false, head: false }; // parts that occur in the steps
-    this.sums = noSums();
-    this.most = 1; // tokens of the longest step
-    // Whether the run was complete when it was first seen: a recording, not a live run to follow.
-    this.recorded = false;
-    this.own = false; // whether the run was made in this window
-    this.opened = ""; // name of the file that the run was opened from
   }
 
   get length() {
@@ -175,7 +174,7 @@ export class Store {
       this.opened = text(segment.opened);
       this.recorded =
         segment.recorded === true ||
-        (from === 0 && /^\{"event":\s*"(Finished|Failed|Baseline)"/.test(lines[lines.length - 1] || ""));
+        (from === 0 && /^\{"event":\s*"(Finished|Failed|Baseline)"/.test(lines.at(-1) || ""));
       this.changed({ reset: true });
     }
     this.instructive = segment.instructive;
@@ -242,24 +241,22 @@ export class Store {
       return;
     }
     this.lines.push(line);
-    if (event.event === "Header") {
+    const { event: kind } = event;
+    if (kind === "Header") {
       this.header = event;
       this.prompt = event.prompt ?? "";
-    } else if (event.event === "PrefillDone") {
+    } else if (kind === "PrefillDone") {
       this.prompt ||= event.texts.join("");
       this.opening = event.committed;
-    } else if (event.event === "StepDone") this.addStep(event);
-    else if (event.event === "Finished") {
+    } else if (kind === "StepDone") this.addStep(event);
+    else if (kind === "Finished") {
       this.finished = event;
       this.read.clear(); // read steps again: the reason for the end of the last one is known now
-    } else if (event.event === "Failed") this.failed = text(event.sentence) || "The run failed.";
-    else if (event.event === "Baseline") {
+    } else if (kind === "Failed") this.failed = text(event.sentence) || "The run failed.";
+    else if (kind === "Baseline") {
       this.read.clear();
-      this.baseline = event.tokens_per_second;
-      this.unwatched = event.unwatched ?? null;
-      this.disturbed = event.disturbed ?? false;
-      this.measured = event.measured ?? "";
-      this.context = event.context ?? null;
+      const { tokens_per_second: baseline, unwatched = null, disturbed = false, measured = "", context = null } = event;
+      Object.assign(this, { baseline, unwatched, disturbed, measured, context });
     }
   }
 
@@ -269,12 +266,12 @@ export class Store {
     this.committed.push(event.committed);
     this.summaries.push(summary);
     this.outcome = NO_OUTCOME;
-    this.seen.draft ||= Boolean(event.first_draft);
-    this.seen.levels ||= event.levels.length > 0;
-    this.seen.branches ||= event.branches.length > 0;
-    this.seen.head ||= event.trained?.length > 0;
-    this.seen.second ||= event.branches.some(({ drafter }) => drafter === "second");
-    this.seen.selected ||= event.selected_prefixes.length > 0;
+    const { seen } = this;
+    seen.draft ||= Boolean(event.first_draft);
+    seen.levels ||= event.levels.length > 0;
+    seen.branches ||= event.branches.length > 0;
+    seen.second ||= event.branches.some(({ drafter }) => drafter === "second");
+    seen.selected ||= event.selected_prefixes.length > 0;
     addSums(this.sums, summary);
     this.most = Math.max(this.most, summary.total);
   }

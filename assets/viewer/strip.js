@@ -14,10 +14,14 @@ export const BANDS = {
 
 const VALUE = 36; // pixels: width of a number under a triangle
 const TITLED = 92; // pixels: width of the titles at the left
+const FREE = 4; // pixels at the left without a number
 const INVITED = 170; // pixels: width of the invitation at the right
 const CLOSED = "the draft ends the text here";
-const SURE = "How sure the|drafter was";
-const BREAKS = "Expected to break|after this token";
+const TITLES = [
+  ["How sure the", "drafter was"],
+  ["Expected to break", "after this token"],
+];
+const SURE = TITLES[0].join(" ");
 
 /** Which triangles get a number, so that none overlap. `places`: x coordinates, by priority. */
 export function numbered(places) {
@@ -35,74 +39,67 @@ const titlesOf = (titles, strong = 1) =>
     ...titles.map(([words, y], at) => s("text", { x: 4, y, class: at < strong ? "strong" : null }, words)),
   );
 
-export class StripView {
-  constructor(host, tree, viewport, tooltip) {
-    Object.assign(this, { host, tree, viewport, tooltip, step: null });
-    this.svg = s("svg", {
-      role: "img",
-      "aria-label": "How sure the drafter was",
-      width: "100%",
-      height: "100%",
-    });
-    host.append(this.svg);
-    this.placed = () => {}; // callback after every drawing
-    host.addEventListener("pointermove", (event) => this.point(event));
-    host.addEventListener("pointerleave", () => this.tooltip.hide());
-    this.svg.addEventListener("click", (event) => this.step && this.tree.answered(Math.round(this.depthAt(event))));
+/** Draws the strip; `placed` of the result is called with the step and the place below the bars, whenever the strip is drawn. */
+export function stripView(host, tree, viewport, tooltip) {
+  let step = null;
+  let drawn = []; // what the latest drawing depends on
+  let narrow, band, scale; // scale: the strip grows less than the tree, so that both fit while presenting
+  const svg = s("svg", { role: "img", ariaLabel: SURE, width: "100%", height: "100%" });
+  host.append(svg);
+  host.addEventListener("pointermove", point);
+  host.addEventListener("pointerleave", tooltip.hide);
+  svg.addEventListener("click", (event) => step && tree.answered(Math.round(depthAt(event))));
+  const strip = {
+    host,
+    svg,
+    viewport,
+    left: (depth) => viewport.x + viewport.k * tree.x(depth),
+    show,
+    place,
+    placed() {},
+  };
+
+  function show({ step: shown, fresh, secret }) {
+    const now = [shown, fresh, tree.columns, viewport.k, viewport.x];
+    if (now.every((value, at) => value === drawn[at])) return;
+    [step, drawn] = [shown, now];
+    place();
+    svg.ariaLabel = secret || !step ? SURE : summary();
   }
 
-  show({ step, fresh, secret }) {
-    const drawn = [step, fresh, this.tree.columns, this.viewport.k, this.viewport.x];
-    if (drawn.every((value, at) => value === this.drawn?.[at])) return;
-    Object.assign(this, { step, drawn });
-    this.place();
-    this.svg.ariaLabel = secret || !step ? "How sure the drafter was" : this.summary();
-  }
-
-  summary() {
-    const { selected, levels } = this.step;
+  function summary() {
+    const { selected, levels } = step;
     if (levels.length)
-      return `${levelWords(this.step)} ${levels.map((l, at) => `Level ${at + 1}: ${inTree(l)} of ${l.best.length} kept nodes are in the tree.`).join(" ")}`;
-    const named = this.step.random ? "Places drawn at random" : "Expected to break, likeliest first";
+      return `${levelWords(step)} ${levels.map((l, at) => `Level ${at + 1}: ${inTree(l)} of ${l.best.length} kept nodes are in the tree.`).join(" ")}`;
+    const named = step.random ? "Places drawn at random" : "Expected to break, likeliest first";
     const expected = selected.length ? `${named}: ${joined(selected.map((kept) => afterToken(kept)))}. ` : "";
-    return `How sure the drafter was. ${expected}${boundaryWords(this.step)}`;
+    return `${SURE}. ${expected}${boundaryWords(step)}`;
   }
 
-  /** Scale of the strip: the strip grows less than the tree, so that both fit while presenting. */
-  get scale() {
-    return 1 + 0.7 * ((this.tree.larger ?? 1) - 1);
-  }
-
-  x(depth) {
-    return (this.viewport.x + this.viewport.k * this.tree.x(depth)) / this.scale;
-  }
-
-  put(...parts) {
-    this.svg.replaceChildren(...(this.scale === 1 ? parts : [s("g", { transform: `scale(${this.scale})` }, ...parts)]));
-  }
+  const xOf = (depth) => strip.left(depth) / scale;
 
   /** Redraws at the current zoom: positions follow the tree, text keeps its size. */
-  place() {
-    const { step } = this;
-    this.host.classList.toggle("narrow", this.narrow);
-    this.placed();
-    if (!step) return this.svg.replaceChildren();
-    if (step.levels.length) return this.put(this.drawAxis(), this.drawLevels(), this.drawLevelTitles());
-    if (!step.draft) return this.put(s("text.none", { x: "50%", y: 23 }, "Nothing was drafted in this step."));
-    const broke = step.boundary === null ? "" : this.drawBoundary();
-    return this.put(
-      this.drawAxis(),
-      broke,
-      this.drawBars(),
-      step.posterior.length ? this.drawMarks() : "",
-      this.drawTitles(),
-    );
+  function place() {
+    narrow = viewport.size.width < NARROW;
+    band = narrow ? BANDS.narrow : BANDS.wide;
+    scale = 1 + 0.7 * (tree.larger - 1);
+    host.classList.toggle("narrow", narrow);
+    const top = band.bars[1] + 2;
+    strip.placed(step, top * scale, (band.height - top) * scale);
+    const parts = step ? partsOf() : [];
+    svg.replaceChildren(...(scale === 1 ? parts : [s("g", { transform: `scale(${scale})` }, ...parts)]));
+  }
+
+  function partsOf() {
+    if (step.levels.length) return [drawAxis(), drawLevels(), drawLevelTitles()];
+    if (!step.draft) return [s("text.none", { x: "50%", y: 23 }, "Nothing was drafted in this step.")];
+    const broke = step.boundary === null ? "" : drawBoundary();
+    return [drawAxis(), broke, drawBars(), step.posterior.length ? drawMarks() : "", drawTitles()];
   }
 
   /** For every level, the nodes that the next pass continued, by path probability; hollow circles: nodes that were not verified. */
-  drawLevels() {
-    const { step } = this;
-    const [top, bottom] = [this.band.bars[0], this.band.bars[1]];
+  function drawLevels() {
+    const [top, bottom] = band.bars;
     const group = s("g.levels", {});
     const least = Math.min(...step.levels.flatMap(({ best }) => best.map(({ p }) => p)));
     const decades = clamp(Math.ceil(-Math.log10(least)), 1, MOST_DECADES);
@@ -115,69 +112,50 @@ export class StripView {
       );
     }
     step.levels.forEach((level, at) => {
-      const x = this.x(at + 1);
-      for (const { p, node } of level.best) {
-        group.append(
-          s("circle", {
-            class: `kept ${node ? node.state : "left-out"}`,
-            "data-depth": at + 1,
-            cx: x,
-            cy: height(p),
-            r: 3,
-          }),
-        );
-      }
-      group.append(s("text", { "data-depth": at + 1, x, y: bottom + 14 }, `${inTree(level)}/${level.best.length}`));
+      const x = xOf(at + 1);
+      const depth = { "data-depth": at + 1 };
+      group.append(
+        ...level.best.map(({ p, node }) =>
+          s("circle", { class: `kept ${node ? node.state : "left-out"}`, ...depth, cx: x, cy: height(p), r: 3 }),
+        ),
+        s("text", { ...depth, x, y: bottom + 14 }, `${inTree(level)}/${level.best.length}`),
+      );
     });
     return group;
   }
 
-  drawLevelTitles() {
-    const { bars, values } = this.band;
-    const words = this.narrow ? levelWords(this.step).split(": ") : [levelWords(this.step)];
+  function drawLevelTitles() {
+    const { bars, values } = band;
+    const words = narrow ? levelWords(step).split(": ") : [levelWords(step)];
     return titlesOf([
       ["path p", bars[0] + 14],
       ...words.map((line, at) => [line, values - 15 * (words.length - 1 - at)]),
     ]);
   }
 
-  width(depth) {
-    return (this.tree.columns.width(depth) * this.viewport.k) / this.scale;
-  }
-
-  get narrow() {
-    return this.viewport.size.width < NARROW;
-  }
-
-  get band() {
-    return this.narrow ? BANDS.narrow : BANDS.wide;
-  }
+  const widthOf = (depth) => (tree.columns.width(depth) * viewport.k) / scale;
 
   /** Numbers of the positions, for the quiz. */
-  drawAxis() {
-    const axis = s("g.axis", {});
-    const free = 4;
-    for (let d = 0; d < this.step.columns; d += 1)
-      if (this.x(d) > free && this.readable(d)) axis.append(s("text", { x: this.x(d), y: 11 }, d));
-    return axis;
+  function drawAxis() {
+    const depths = [...Array(step.columns).keys()].filter((depth) => xOf(depth) > FREE && readable(depth));
+    return s("g.axis", {}, ...depths.map((depth) => s("text", { x: xOf(depth), y: 11 }, depth)));
   }
 
   /** Whether to number a column: if the number fits, or else every fourth column, unless columns are slim. */
-  readable(depth) {
-    return this.width(depth) >= 18 || (!this.tree.columns.slim && depth % 4 === 0);
+  function readable(depth) {
+    return widthOf(depth) >= 18 || (!tree.columns.slim && depth % 4 === 0);
   }
 
-  drawBars() {
-    const { step } = this;
-    const [top, bottom] = this.band.bars;
+  function drawBars() {
+    const [top, bottom] = band.bars;
     const bars = s("g.bars", {});
     bars.append(s("line.base", { x1: 0, x2: "100%", y1: bottom, y2: bottom }));
     step.draft.confidence.forEach((c, j) => {
       const k = j + 1;
       const state = fateOf(step, k);
       const height = Math.max(1, c * (bottom - top - 14));
-      const x = this.x(k);
-      const w = clamp(this.width(k) * 0.6, 3, 48);
+      const x = xOf(k);
+      const w = clamp(widthOf(k) * 0.6, 3, 48);
       const column = s("g.column", { "data-depth": k });
       bars.append(column);
       column.append(
@@ -190,7 +168,7 @@ export class StripView {
           height,
           rx: 2,
         }),
-        this.tree.small(share(c), state !== "unseen") <= this.width(k) - 2 && (this.narrow || x > TITLED + 18)
+        tree.small(share(c), state !== "unseen") <= widthOf(k) - 2 && (narrow || x > TITLED + 18)
           ? s("text", { class: `value ${state}`, x, y: bottom - height - 4 }, share(c))
           : "",
       );
@@ -205,14 +183,13 @@ export class StripView {
   }
 
   /** A triangle at every start of a second draft, with the predicted probability of that boundary. */
-  drawMarks() {
-    const { step, band } = this;
+  function drawMarks() {
     const all = [...step.posterior, step.full];
-    const xs = step.selected.map((i) => this.x(i + 0.5));
+    const xs = step.selected.map((i) => xOf(i + 0.5));
     const counted = numbered(xs);
     const [top, bottom] = band.marks;
     const group = s("g.posterior", {});
-    if (step.closed !== null) group.append(...this.drawClosed());
+    if (step.closed !== null) group.append(...drawClosed());
     step.selected.forEach((i, n) => {
       const x = xs[n];
       group.append(
@@ -229,73 +206,54 @@ export class StripView {
         ),
       );
     });
-    const end = this.x(step.posterior.length + 0.5);
-    if (!this.narrow && step.closed === null && !xs.some((x) => x > end - INVITED))
+    const end = xOf(step.posterior.length + 0.5);
+    if (!narrow && step.closed === null && !xs.some((x) => x > end - INVITED))
       group.append(s("text.invitation", { x: end, y: band.values }, "click a place: what if?"));
     return group;
   }
 
   /** Shades the positions after a drafted end of the text, where no second draft starts. */
-  drawClosed() {
-    const { step, band } = this;
-    const [left, right] = [this.x(step.closed), this.x(step.posterior.length + 0.8)];
+  function drawClosed() {
+    const [left, right] = [xOf(step.closed), xOf(step.posterior.length + 0.8)];
     const width = Math.max(0, right - left);
     const [y, height] = [band.marks[0] - 2, band.values - band.marks[0] + 4];
     const words = width > INVITED ? s("text.closed", { x: left + 8, y: band.values - 7 }, CLOSED) : "";
     return [s("rect.closed", { x: left, y, width, height }), words];
   }
 
-  drawBoundary() {
-    const x = this.x(this.step.boundary + 0.5);
-    return s("line.boundary.truth", {
-      "data-verdict": this.step.verdict,
-      x1: x,
-      x2: x,
-      y1: 0,
-      y2: this.band.marks[0] - 2,
-    });
+  function drawBoundary() {
+    const x = xOf(step.boundary + 0.5);
+    return s("line.boundary.truth", { "data-verdict": step.verdict, x1: x, x2: x, y1: 0, y2: band.marks[0] - 2 });
   }
 
-  drawTitles() {
-    const [sure, breaks] = [SURE, this.step.posterior.length ? BREAKS : ""].map((words) => words.split("|"));
-    const { titles } = this.band;
-    if (this.narrow)
-      return titlesOf([
-        [sure.join(" "), titles[0]],
-        [breaks.join(" "), titles[1]],
-      ]);
+  function drawTitles() {
+    const titles = step.posterior.length ? TITLES : TITLES.slice(0, 1);
+    const lines = narrow ? titles.map((words) => words.join(" ")) : titles.flat();
     return titlesOf(
-      [...sure, ...breaks].map((words, at) => [words, titles[at]]),
-      sure.length,
+      lines.map((words, at) => [words, band.titles[at]]),
+      narrow ? 1 : 2,
     );
   }
 
-  depthAt(event) {
-    return this.tree.columns.depth(
-      (event.clientX - this.svg.getBoundingClientRect().left - this.viewport.x) / this.viewport.k,
-    );
+  function depthAt(event) {
+    return tree.columns.depth((event.clientX - svg.getBoundingClientRect().left - viewport.x) / viewport.k);
   }
 
   /** Shows exact values under the pointer: confidences in the upper part, boundary probabilities below. */
-  point(event) {
-    const { step } = this;
-    if (event.target.dataset.meaning) return this.tooltip.hide();
+  function point(event) {
+    if (event.target.dataset.meaning) return tooltip.hide();
     if (!step || (!step.draft && !step.levels.length) || event.pointerType === "touch") return;
-    const box = this.svg.getBoundingClientRect();
-    const depth = this.depthAt(event);
-    const inBars = (event.clientY - box.top) / this.scale < this.band.bars[1] + 2;
+    const box = svg.getBoundingClientRect();
+    const depth = depthAt(event);
+    const inBars = (event.clientY - box.top) / scale < band.bars[1] + 2;
     const at = inBars ? Math.round(depth) : Math.round(depth - 0.5);
-    const card = step.levels.length
-      ? this.levelCard(Math.round(depth))
-      : inBars
-        ? this.barCard(at)
-        : this.pointCard(at);
-    if (card) this.tooltip.show(card, event.clientX, event.clientY);
-    else this.tooltip.hide();
+    const card = step.levels.length ? levelCard(Math.round(depth)) : inBars ? barCard(at) : pointCard(at);
+    if (card) tooltip.show(card, event);
+    else tooltip.hide();
   }
 
-  levelCard(number) {
-    const level = this.step.levels[number - 1];
+  function levelCard(number) {
+    const level = step.levels[number - 1];
     if (!level) return null;
     const row = ({ text: words, p, node }) =>
       h("li", {}, h("bdi", {}, visible(words, 14)), ` ${probability(p, 3)}${node ? "" : " (not verified)"}`);
@@ -312,15 +270,15 @@ export class StripView {
     );
   }
 
-  barCard(k) {
-    const { draft } = this.step;
+  function barCard(k) {
+    const { draft } = step;
     if (k < 1 || k > draft.confidence.length) return null;
     const fate = {
       right: "The large model accepted this token.",
-      wrong: this.step.sampled ? "The large model drew another token." : "The large model rejected this token.",
+      wrong: step.sampled ? "The large model drew another token." : "The large model rejected this token.",
       unseen: "The large model’s choice here is not known.",
-    }[fateOf(this.step, k)];
-    const trained = this.step.trained[k - 1];
+    }[fateOf(step, k)];
+    const trained = step.trained[k - 1];
     const head = trained === undefined ? "" : h("p", {}, `◆ Confidence head: ${probability(trained, 4)}.`);
     return h(
       "div",
@@ -335,17 +293,17 @@ export class StripView {
     );
   }
 
-  pointCard(i) {
-    const { posterior, full, selected, boundary } = this.step;
+  function pointCard(i) {
+    const { posterior, full, selected, boundary } = step;
     if (i < 0 || i > posterior.length || !posterior.length) return null;
     const last = i === posterior.length;
     const rank = selected.indexOf(i);
-    const closed = this.step.closed !== null && i >= this.step.closed && rank < 0 && !last;
+    const closed = step.closed !== null && i >= step.closed && rank < 0 && !last;
     const notes = [
       closed ? "No second draft starts here, even if this place is likely: the draft ends the text before it." : "",
       rank < 0
         ? ""
-        : this.step.random
+        : step.random
           ? "Drawn at random: a second draft started here."
           : `${capital(`${rank ? `${ordinal(rank + 1)} ` : ""}likeliest`)} place: a second draft started here.`,
       i === boundary ? "The first draft did break here." : "",
@@ -357,4 +315,6 @@ export class StripView {
       : `Estimated probability that the first draft breaks ${afterToken(i)}.`;
     return h("div", {}, h("b", {}, title), h("p", {}, [meaning, ...notes].filter(Boolean).join(" ")));
   }
+
+  return strip;
 }

@@ -7,221 +7,193 @@ import { OUTCOMES, PROPOSERS, capital, count, probability, spoken, took } from "
 const BAR = { least: 4, few: 8, most: 240, top: 4, words: 19, track: 5, worded: 72, gap: 10 };
 
 /** All steps as bars: height = committed tokens, stacked by proposer. Drawn on a canvas, visible bars only. */
-export class TimelineView {
-  uses = ["data", "at", "pinned", "hidden", "filter", "first", "bars", "fresh"];
+export function timelineView(host, store, state, tooltip) {
+  let [width, height] = [0, 0];
+  let [at, pinned, told, matching] = [null, null, Infinity, new Set()]; // what is drawn; told: the first step whose text stays hidden
+  let left = 0; // the first bar in view
+  let scrubbing = false;
+  const canvas = h("canvas", { ariaHidden: true });
+  host.append(canvas);
+  const draw = oncePerFrame(paint);
+  const kept = () => ({ first: left }); // the fields of the state that keep the bars where they are
 
-  constructor(host, store, state, tooltip) {
-    Object.assign(this, { host, store, state, tooltip, first: 0, scrubbing: false, size: { width: 0, height: 0 } });
-    this.canvas = h("canvas", { "aria-hidden": "true" });
-    host.append(this.canvas);
-    this.draw = oncePerFrame(() => this.paint());
-    this.listen();
-  }
-
-  resize(width, height) {
-    this.size = { width, height };
+  function resize(...size) {
+    [width, height] = size;
   }
 
   /** `hidden`: the first step whose text stays hidden; `first`: the first bar in view, null: the shown step, or the end of a followed
    *  run, is in view. */
-  show({ at, pinned, hidden, filter, first, following }) {
-    const { length, summaries } = this.store;
-    const matching = new Set(foundBy(filter, summaries) ?? summaries.keys());
-    Object.assign(this, { at, pinned, matching, told: hidden ?? Infinity });
-    const wanted = first ?? (following ? length : (at ?? 0) - this.capacity / 2);
-    this.first = clamp(Math.round(wanted), 0, length - this.capacity);
-    this.describe();
-    this.draw();
-  }
-
-  get room() {
-    return Math.max(1, this.size.width);
-  }
-
-  get pitch() {
-    const even = Math.max(BAR.least, this.room / Math.max(BAR.few, this.store.length));
-    return clamp(even * this.state.now.bars, even, BAR.most);
-  }
-
-  get capacity() {
-    return Math.max(1, Math.floor(this.room / this.pitch));
-  }
-
-  /** The fields of the state that keep the bars where they are. */
-  get kept() {
-    return { first: this.first };
-  }
-
-  describe() {
-    const { at, store, host } = this;
+  function show({ at: shown, pinned: chosen, hidden, filter, first, following }) {
+    const { length, summaries } = store;
+    [at, pinned, told] = [shown, chosen, hidden ?? Infinity];
+    matching = new Set(foundBy(filter, summaries) ?? summaries.keys());
+    const wanted = first ?? (following ? length : (at ?? 0) - capacity() / 2);
+    left = clamp(Math.round(wanted), 0, length - capacity());
     const growing = store.live || store.waiting.length ? " so far" : "";
-    host.ariaValueMax = Math.max(1, store.length);
-    host.ariaValueNow = at === null ? 1 : at + 1;
+    host.ariaValueMax = Math.max(1, length);
+    host.ariaValueNow = (at ?? 0) + 1;
     host.ariaValueText =
-      at === null
-        ? "no steps yet"
-        : `Step ${at + 1} of ${store.length}${growing}, ${count(store.summaries[at].total, "token")}`;
+      at === null ? "no steps yet" : `Step ${at + 1} of ${length}${growing}, ${count(summaries[at].total, "token")}`;
+    draw();
   }
 
-  colours() {
-    const style = getComputedStyle(this.host);
-    this.family = style.fontFamily;
-    const names = ["first", "second", "target", "line", "ink", "muted", "reject", "sunken", "panel"];
-    return Object.fromEntries(names.map((name) => [name, style.getPropertyValue("--" + name).trim()]));
+  const room = () => Math.max(1, width);
+
+  /** Pixels from a bar to the next. */
+  function pitch() {
+    const even = Math.max(BAR.least, room() / Math.max(BAR.few, store.length));
+    return clamp(even * state.now.bars, even, BAR.most);
   }
 
-  paint() {
-    const { width, height } = this.size;
+  const capacity = () => Math.max(1, Math.floor(room() / pitch()));
+
+  function paint() {
     if (!width || !height) return;
     const dense = Math.min(2, devicePixelRatio || 1);
-    const { canvas } = this;
     const [across, down] = [width, height].map((size) => Math.round(size * dense));
     if (canvas.width !== across || canvas.height !== down) Object.assign(canvas, { width: across, height: down });
     const pen = canvas.getContext("2d");
     pen.setTransform(dense, 0, 0, dense, 0, 0);
     pen.clearRect(0, 0, width, height);
-    const worded = this.pitch >= BAR.worded;
-    const track = this.store.length > this.capacity ? BAR.track : 0;
+    const style = getComputedStyle(host);
+    const names = ["first", "second", "target", "ink", "muted", "sunken", "panel"];
+    const colours = Object.fromEntries(names.map((name) => [name, style.getPropertyValue("--" + name).trim()]));
+    const worded = pitch() >= BAR.worded;
+    const track = store.length > capacity() ? BAR.track : 0;
     const base = height - track - (worded ? BAR.words : 0);
-    const paint = { pen, pitch: this.pitch, colours: this.colours(), base, worded, height: height - track };
-    paint.fills = this.patterns(paint);
-    const end = Math.min(this.store.length, this.first + this.capacity + 1);
-    for (let i = this.first; i < end; i += 1) this.paintBar(paint, i);
-    if (track) this.paintTrack(paint, width, height);
+    const fills = patterns(pen, colours);
+    const paper = { pen, colours, family: style.fontFamily, fills, base, worded, tall: height - track };
+    const end = Math.min(store.length, left + capacity() + 1);
+    for (let i = left; i < end; i += 1) paintBar(paper, i);
+    if (!track) return;
+    const share = width / store.length;
+    pen.fillStyle = colours.sunken;
+    pen.fillRect(0, height - 4, width, 4);
+    pen.fillStyle = colours.muted;
+    pen.fillRect(left * share, height - 4, Math.max(8, capacity() * share), 4);
   }
 
-  /** Fills that differ by pattern as well as colour: plain, hatched, dotted. */
-  patterns({ pen, colours }) {
-    const tile = (draw, colour) => {
-      const canvas = h("canvas", { width: 6, height: 6 });
-      const p = canvas.getContext("2d");
-      p.fillStyle = colour;
-      p.fillRect(0, 0, 6, 6);
-      p.strokeStyle = p.fillStyle = colours.panel;
-      draw(p);
-      return pen.createPattern(canvas, "repeat");
-    };
-    const hatch = (p) => {
-      p.lineWidth = 1.1;
-      p.beginPath();
-      for (const d of [-6, 0, 6]) {
-        p.moveTo(d - 1, 7);
-        p.lineTo(d + 7, -1);
-      }
-      p.stroke();
-    };
-    const dots = (p) => {
-      p.fillRect(1, 1, 1.4, 1.4);
-      p.fillRect(4, 4, 1.4, 1.4);
-    };
-    return { first: colours.first, second: tile(hatch, colours.second), target: tile(dots, colours.target) };
-  }
-
-  paintBar({ pen, pitch, colours, base, fills, worded, height }, i) {
-    const summary = this.store.summaries[i];
-    const x = (i - this.first) * pitch;
-    const gap = worded ? BAR.gap : pitch > 6 ? 2 : pitch > 3 ? 1 : 0;
-    const unit = (base - BAR.top) / this.store.most;
-    pen.globalAlpha = this.matching.has(i) ? 1 : 0.22;
-    const [shown, pinned] = [this.at === i, this.pinned === i];
-    if (shown || pinned) {
+  function paintBar({ pen, colours, family, fills, base, worded, tall }, i) {
+    const wide = pitch();
+    const x = (i - left) * wide;
+    const gap = worded ? BAR.gap : wide > 6 ? 2 : wide > 3 ? 1 : 0;
+    const unit = (base - BAR.top) / store.most;
+    pen.globalAlpha = matching.has(i) ? 1 : 0.22;
+    if (at === i || pinned === i) {
       pen.fillStyle = colours.sunken;
       pen.beginPath();
-      pen.roundRect(x, 0, pitch, height, Math.min(8, pitch / 3));
+      pen.roundRect(x, 0, wide, tall, Math.min(8, wide / 3));
       pen.fill();
     }
     let y = base;
     for (const who of PROPOSERS) {
-      const tall = summary.counts[who] * unit;
-      const seam = tall > 4 ? 0.75 : 0;
-      y -= tall;
+      const part = store.summaries[i].counts[who] * unit;
+      const seam = part > 4 ? 0.75 : 0;
+      y -= part;
       pen.fillStyle = fills[who];
-      pen.fillRect(x + gap / 2, y + seam, pitch - gap, tall - seam);
+      pen.fillRect(x + gap / 2, y + seam, wide - gap, part - seam);
     }
-    if (pinned) {
+    if (pinned === i) {
       pen.strokeStyle = colours.ink;
       pen.lineWidth = 1.5;
       pen.beginPath();
-      pen.roundRect(x + 1, 1, Math.max(2, pitch - 2), height - 2, Math.min(7, pitch / 3));
+      pen.roundRect(x + 1, 1, Math.max(2, wide - 2), tall - 2, Math.min(7, wide / 3));
       pen.stroke();
     }
-    if (worded && i < this.told) {
-      pen.font = `${shown ? 600 : 400} 13px ${this.family}`;
-      pen.fillStyle = shown ? colours.ink : colours.muted;
-      pen.fillText(fitted(pen, this.words(i), pitch - gap), x + gap / 2, base + 14);
+    if (worded && i < told) {
+      pen.font = `${at === i ? 600 : 400} 13px ${family}`;
+      pen.fillStyle = at === i ? colours.ink : colours.muted;
+      pen.fillText(fitted(pen, wordsOf(i), wide - gap), x + gap / 2, base + 14);
     }
     pen.globalAlpha = 1;
   }
 
-  words(i) {
-    const texts = this.store.committed[i].map(({ text }) => text);
+  function wordsOf(i) {
+    const texts = store.committed[i].map(({ text }) => text);
     return spoken(texts.join("").trim(), 60);
   }
 
-  paintTrack({ pen, colours }, width, height) {
-    const share = width / this.store.length;
-    pen.fillStyle = colours.sunken;
-    pen.fillRect(0, height - 4, width, 4);
-    pen.fillStyle = colours.muted;
-    pen.fillRect(this.first * share, height - 4, Math.max(8, this.capacity * share), 4);
-  }
-
   /** A tooltip with the text of a step, its number of tokens, outcome and time. */
-  tell(at, event) {
-    if (at === null || at >= this.told) return this.tooltip.hide();
-    const { total, verdict } = this.store.summaries[at];
-    const seconds = sum(this.store.secondsOf(at));
-    const time = seconds ? took({ drawing: this.store.live }, seconds) : "";
+  function tell(i, event) {
+    if (i === null || i >= told) return tooltip.hide();
+    const { total, verdict } = store.summaries[i];
+    const seconds = sum(store.secondsOf(i));
+    const time = seconds ? took({ drawing: store.live }, seconds) : "";
     const facts = [count(total, "token"), OUTCOMES[verdict]?.words, time].filter(Boolean).join(" · ");
-    const card = h("div", {}, h("b", {}, `Step ${at + 1}`), h("p", {}, this.words(at)), facts);
-    return this.tooltip.show(card, event.clientX, event.clientY);
+    return tooltip.show(h("div", {}, h("b", {}, `Step ${i + 1}`), h("p", {}, wordsOf(i)), facts), event);
   }
 
-  stepAt(event) {
-    const x = event.clientX - this.host.getBoundingClientRect().left;
-    const step = this.first + Math.floor(x / this.pitch);
-    return step >= 0 && step < this.store.length ? step : null;
+  function stepAt({ clientX }) {
+    const step = left + Math.floor((clientX - host.getBoundingClientRect().left) / pitch());
+    return step >= 0 && step < store.length ? step : null;
   }
 
-  listen() {
-    const { host, state } = this;
-    host.addEventListener("pointerdown", (event) => {
-      const at = this.stepAt(event);
-      if (event.button > 0 || at === null) return;
-      host.setPointerCapture(event.pointerId);
-      this.scrubbing = true;
-      state.pin(at, null, this.kept);
-    });
-    host.addEventListener("pointermove", (event) => {
-      const at = this.stepAt(event);
-      if (this.scrubbing && at !== null) state.pin(at, null, this.kept);
-      else if (!this.scrubbing && event.pointerType !== "touch") {
-        state.preview(at, this.kept);
-        this.tell(at, event);
-      }
-    });
-    host.addEventListener("pointerleave", () => {
-      this.tooltip.hide();
-      if (!this.scrubbing) state.preview(null);
-    });
-    for (const end of ["pointerup", "pointercancel"]) host.addEventListener(end, () => (this.scrubbing = false));
-    host.addEventListener(
-      "wheel",
-      (event) => {
-        if (event.ctrlKey || event.metaKey) {
-          event.preventDefault();
-          const bars = clamp(state.now.bars * (event.deltaY < 0 ? 1.25 : 0.8), 1, 16);
-          state.set({ bars, first: null });
-          return;
-        }
-        if (this.store.length <= this.capacity) return;
+  host.addEventListener("pointerdown", (event) => {
+    const step = stepAt(event);
+    if (event.button > 0 || step === null) return;
+    host.setPointerCapture(event.pointerId);
+    scrubbing = true;
+    state.pin(step, null, kept());
+  });
+  host.addEventListener("pointermove", (event) => {
+    const step = stepAt(event);
+    if (scrubbing && step !== null) state.pin(step, null, kept());
+    else if (!scrubbing && event.pointerType !== "touch") {
+      state.preview(step, kept());
+      tell(step, event);
+    }
+  });
+  host.addEventListener("pointerleave", () => {
+    tooltip.hide();
+    if (!scrubbing) state.preview(null);
+  });
+  for (const end of ["pointerup", "pointercancel"]) host.addEventListener(end, () => (scrubbing = false));
+  host.addEventListener(
+    "wheel",
+    (event) => {
+      if (event.ctrlKey || event.metaKey) {
         event.preventDefault();
-        this.first += (event.deltaX + event.deltaY) / this.pitch / 2;
-        state.set({ first: clamp(this.first, 0, this.store.length - this.capacity) });
-      },
-      { passive: false },
-    );
-  }
+        const bars = clamp(state.now.bars * (event.deltaY < 0 ? 1.25 : 0.8), 1, 16);
+        state.set({ bars, first: null });
+        return;
+      }
+      if (store.length <= capacity()) return;
+      event.preventDefault();
+      left += (event.deltaX + event.deltaY) / pitch() / 2;
+      state.set({ first: clamp(left, 0, store.length - capacity()) });
+    },
+    { passive: false },
+  );
+
+  const uses = ["data", "at", "pinned", "hidden", "filter", "first", "bars", "fresh"];
+  return { uses, show, resize, draw };
+}
+
+/** Fills that differ by pattern as well as colour: plain, hatched, dotted. */
+function patterns(pen, colours) {
+  const tile = (draw, colour) => {
+    const canvas = h("canvas", { width: 6, height: 6 });
+    const p = canvas.getContext("2d");
+    p.fillStyle = colour;
+    p.fillRect(0, 0, 6, 6);
+    p.strokeStyle = p.fillStyle = colours.panel;
+    draw(p);
+    return pen.createPattern(canvas, "repeat");
+  };
+  const hatch = (p) => {
+    p.lineWidth = 1.1;
+    p.beginPath();
+    for (const d of [-6, 0, 6]) {
+      p.moveTo(d - 1, 7);
+      p.lineTo(d + 7, -1);
+    }
+    p.stroke();
+  };
+  const dots = (p) => {
+    p.fillRect(1, 1, 1.4, 1.4);
+    p.fillRect(4, 4, 1.4, 1.4);
+  };
+  return { first: colours.first, second: tile(hatch, colours.second), target: tile(dots, colours.target) };
 }
 
 /** The words, cut to fit into `room` pixels. */
@@ -265,23 +237,23 @@ export function foundBy(filter, summaries) {
 
 /** Finds steps by outcome, length or time; in the box `finder` of the page. */
 export function finderView(page, store, state) {
-  const tool = (words, title, act) => button(words, { class: "icon", title, "aria-label": title }, act);
+  const tool = (words, title, act) => button(words, { class: "icon", title, ariaLabel: title }, act);
   const options = Object.entries(FILTERS).map(([id, { name }]) => h("option", { value: id }, capital(name)));
   const choice = h(
     "select",
-    { id: "step-filter", "aria-label": "Which steps to look for", onchange: () => choose(choice.value) },
+    { id: "step-filter", ariaLabel: "Which steps to look for", onchange: () => choose(choice.value) },
     ...options,
   );
   const counted = h("span.count", { role: "status" });
   const marks = Object.entries(OUTCOMES).map(([id, { mark, words }]) => {
-    const parts = [h("i", { "aria-hidden": "true" }, mark), words, h("b", {})];
+    const parts = [h("i", { ariaHidden: true }, mark), words, h("b", {})];
     const attributes = { class: id, "data-outcome": id, title: `Show only these steps: ${words}` };
     return button(parts, attributes, () => choose(state.now.filter === id ? "any" : id));
   });
   const before = tool("‹", "Previous matching step (P)", () => go(-1));
   const next = tool("›", "Next matching step (N)", () => go(1));
   const items = marks.map((mark) => h("li", { class: mark.dataset.outcome }, mark));
-  const list = h("ul.glyphs", { "aria-label": "Outcomes of the predicted places" }, ...items);
+  const list = h("ul.glyphs", { ariaLabel: "Outcomes of the predicted places" }, ...items);
   page.finder.append(h("div.finder", {}, h("div.row", {}, choice, before, next, counted), list));
 
   /** The steps that match the filter, null for all. */

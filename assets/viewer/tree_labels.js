@@ -2,7 +2,7 @@
 
 import { BONUS, nodeOf } from "./step.js";
 import { draftsThrough } from "./explain.js";
-import { clamp, s } from "./dom.js";
+import { best, clamp, s } from "./dom.js";
 import { PILL } from "./tree_shapes.js";
 import { share } from "./words.js";
 
@@ -55,7 +55,7 @@ export function clearOf(lines, x, width, [start, end], ahead = false) {
     .flatMap((line) => [line - AIR - width, line + AIR])
     .filter((at) => at >= start && at <= end && clear(at));
   const far = (at) => Math.abs(at - x) + (at < x === ahead ? 0 : 1e6);
-  return fit.sort((a, b) => far(a) - far(b))[0] ?? null;
+  return best(fit, (at) => -far(at)) ?? null;
 }
 
 const GAP = 5; // pixels: least distance of nodes in neighbouring lanes
@@ -172,7 +172,7 @@ export function labelsOf(tree, layout) {
   const path = new Set([0, ...step.accepted]);
   for (const id of step.sampled ? layout.lanes.keys() : []) {
     const { parent, depth, targetP, p = targetP } = nodeOf(step, id);
-    if (!path.has(parent) || p === null || p === undefined) continue;
+    if (!path.has(parent) || (p ?? null) === null) continue;
     const [words, x] = [share(p), columns.x(depth)];
     beside(id, { kind: "ghost odds", of: id }, [[words, BELOW, x - small(words) / 2]]);
   }

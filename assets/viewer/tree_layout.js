@@ -1,7 +1,7 @@
 // Layout of a token tree: the lane of every node, the widths of columns, and the next node in a direction.
 
 import { BONUS, nodeOf } from "./step.js";
-import { clamp, sum } from "./dom.js";
+import { best, clamp, sum } from "./dom.js";
 import { quoted } from "./words.js";
 
 const MOST_CHAINS = 64; // more never fit on a screen
@@ -17,8 +17,7 @@ export function chainsOf(step, cut) {
   const [root, ...others] = step.nodes.values();
   const children = new Map();
   for (const node of others) children.set(node.parent, [...(children.get(node.parent) ?? []), node]);
-  const bonus = step.bonus && { ...step.bonus, candidates: [] };
-  const main = chainFrom(root, children, heights(step.nodes), bonus);
+  const main = chainFrom(root, children, heights(step.nodes), step.bonus);
   if (cut) cutChain(main);
   return main;
 }
@@ -244,7 +243,10 @@ export function brokenTokens(step) {
     ({ state, parent }) => state === "rejected" && step.choices.has(parent),
   );
   const rank = ({ candidates, drafterP }) => (candidates.some((c) => path.includes(c)) ? 1 : 0) + (drafterP || 0);
-  const behind = rejected.filter(({ parent }) => parent === last).sort((a, b) => rank(b) - rank(a))[0];
+  const behind = best(
+    rejected.filter(({ parent }) => parent === last),
+    rank,
+  );
   const ofFirstDraft = rejected.find(({ candidates }) => candidates.includes(0));
   const broken = new Map(behind && (!ofFirstDraft || ofFirstDraft.parent !== last) ? [[behind.id, ""]] : []);
   if (!ofFirstDraft) return broken;
@@ -267,7 +269,7 @@ export function nextNode(step, lanes, node, direction) {
   const lane = lanes.get(node);
   const away = (n) => (lanes.get(n.id) - lane) * side * 1000 + Math.abs(n.depth - here.depth);
   const beyond = all.filter((n) => (lanes.get(n.id) - lane) * side > 0);
-  return beyond.length ? beyond.reduce((a, b) => (away(b) < away(a) ? b : a)).id : node;
+  return best(beyond, (n) => -away(n))?.id ?? node;
 }
 
 const COLUMN = { least: 46, read: 76, most: 108 }; // pixels; read: least width if not all columns fit into view
@@ -301,7 +303,7 @@ export class Columns {
    * lead: least width of the first column, unless the others need the room
    */
   constructor(count, across, fitted, matters, need = () => COLUMN.read, wish = need, lead = 0) {
-    const [needs, wishes] = [need, wish].map((of) => Array.from({ length: count }, (_, depth) => of(depth)));
+    const [needs, wishes] = [need, wish].map((of) => [...Array(count).keys()].map(of));
     const least = sum(needs.map((width) => Math.min(COLUMN.least, width || COLUMN.least / 2)));
     this.slim = fitted && least > across; // whether columns are narrower than COLUMN.least
     for (const widths of [needs, wishes])
@@ -315,7 +317,7 @@ export class Columns {
         COLUMN.most,
       );
     this.starts = [0];
-    for (const width of this.widths) this.starts.push(this.starts[this.starts.length - 1] + width);
+    for (const width of this.widths) this.starts.push(this.starts.at(-1) + width);
   }
 
   width(depth) {

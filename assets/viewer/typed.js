@@ -119,7 +119,7 @@ export class TypedView extends Guessing {
   constructor({ root, store, state, server, share, rival }) {
     super(root, store, state, "draft");
     Object.assign(this, { server, rival, number: 0 });
-    this.before = h("p.before", { dir: "auto", "aria-label": "The text so far" });
+    this.before = h("p.before", { dir: "auto", ariaLabel: "The text so far" });
     this.field = h("input", {
       type: "text",
       maxlength: MOST_TYPED,
@@ -128,11 +128,11 @@ export class TypedView extends Guessing {
       autocapitalize: "off",
       spellcheck: "false",
       placeholder: "what comes next …",
-      "aria-label": "The words that come next",
+      ariaLabel: "The words that come next",
       oninput: () => state.set({ typed: this.field.value }),
       onkeydown: (event) => this.press(event),
     });
-    const line = button("↵", { title: "A line break", "aria-label": "Type a line break" }, () => this.type("↵"));
+    const line = button("↵", { title: "A line break", ariaLabel: "Type a line break" }, () => this.type("↵"));
     this.row = h(
       "div.typing",
       {},
@@ -142,12 +142,12 @@ export class TypedView extends Guessing {
       button("Skip", {}, () => this.go()),
     );
     this.instead = button("Compare with the recorded text instead", {}, () => this.settle(RECORDED));
-    this.result = h("ol.redrafted", { "aria-label": "Your tokens" });
+    this.result = h("ol.redrafted", { ariaLabel: "Your tokens" });
     this.facts = h("p.facts-of", {});
     this.link = server && button("Copy challenge", {}, () => share.copy(this.challenge));
     this.box = h(
       "div.guess.typed",
-      { hidden: true, role: "group", "aria-label": "Be the drafter" },
+      { hidden: true, role: "group", ariaLabel: "Be the drafter" },
       this.said,
       this.before,
       this.row,
@@ -298,7 +298,7 @@ export class TypedView extends Guessing {
       question ? "" : "… ",
       before,
       h("b", { title: "The anchor: the last certain token" }, last ?? ""),
-      h("span.caret", { "aria-hidden": "true" }),
+      h("span.caret", { ariaHidden: true }),
     );
     this.before.scrollTop = this.before.scrollHeight;
   }

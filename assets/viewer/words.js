@@ -24,7 +24,7 @@ export const spoken = (value, most) => visible(value, most, " ");
 export const quoted = (value, most = 18) => `“${spoken(value, most).replace(/^ | $/g, MARKS[" "])}”`;
 
 export function probability(p, digits = 2) {
-  if (p === null || p === undefined) return "—";
+  if ((p ?? null) === null) return "—";
   const least = 10 ** -digits;
   if (p > 0 && p < least / 2) return "<" + least.toFixed(digits).slice(1);
   return p.toFixed(digits).replace(/^0/, "");
@@ -90,5 +90,5 @@ export const methodName = (method) =>
 export const plain = (pieces) => pieces.map((piece) => piece.text).join("");
 
 export function joined(values) {
-  return values.length < 2 ? values.join("") : values.slice(0, -1).join(", ") + " and " + values[values.length - 1];
+  return values.length < 2 ? values.join("") : values.slice(0, -1).join(", ") + " and " + values.at(-1);
 }

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,11 +18,11 @@ import transformers
 from accelerate import init_empty_weights
 from transformers import GenerationConfig
 
-from d2sd.bench.runner import BenchRun, Entry
+from d2sd.bench.runner import BenchRun, Entry, Row
 from d2sd.bench.settings import BASELINES
 from d2sd.config import check_choice
 from d2sd.engine import Engine
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.folders.model_sets import MODEL_CHAIN
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.target import Target
@@ -36,7 +37,7 @@ def stock_twin(target: Target) -> Any:
     # drafters read raw outputs of decoder layers; by default, transformers normalises the last layer's output
     config.tie_last_hidden_states = False
     with init_empty_weights():
-        stock: Any = type(target.model)
+        stock = type(target.model)
         twin = stock._from_config(config, attn_implementation=STOCK_ATTENTION if stock._supports_sdpa else "eager")
     twin.load_state_dict(target.model.state_dict(), assign=True)
     twin.tie_weights()
@@ -66,55 +67,44 @@ def make_baselines(
         except InputError as error:
             left_out[label] = str(error)
             continue
-        made.append(Entry(label, Generate(engine.models.target, twin, max_new_tokens, options)))
+        made.append(Entry(label, partial(_generate, engine.models.target, twin, max_new_tokens, options)))
     return made, left_out
 
 
-class Generate:
-    """Function that continues a prompt with ``twin.generate`` and returns the ``BenchRun``.
+@torch.inference_mode()
+def _generate(target: Target, twin: Any, max_new_tokens: int, options: Row, ids: Sequence[int]) -> BenchRun:
+    """Continues the prompt ``ids`` with ``twin.generate``.
 
     options: arguments of ``generate`` for speculation: ``assistant_model``, ``speculation_type``.
     """
+    ends = sorted(target.end_ids)
+    twin.generation_config = GenerationConfig(
+        do_sample=False,
+        max_new_tokens=max_new_tokens,
+        eos_token_id=ends or None,
+        pad_token_id=ends[0] if ends else 0,
+    )
+    prompt = torch.tensor([list(ids)], device=target.device)
+    passes: list[float] = []
+    # position ids of the second pass, whose first row is the last token that prefill committed
+    begins = []
 
-    def __init__(self, target: Target, twin: Any, max_new_tokens: int, options: dict[str, Any]):
-        self.target, self.twin = target, twin
-        speculation = {k: v for k, v in options.items() if k == "speculation_type"}
-        self.models = {k: v for k, v in options.items() if k not in speculation}
-        ends = sorted(target.end_ids)
-        self.config = GenerationConfig(
-            do_sample=False,
-            max_new_tokens=max_new_tokens,
-            eos_token_id=ends or None,
-            pad_token_id=ends[0] if ends else 0,
-            **speculation,
-        )
+    def count(_: Any, __: Any, given: Row, ___: Any) -> None:
+        if not passes and prompt.is_cuda:
+            torch.cuda.synchronize(prompt.device)
+        passes.append(time.perf_counter())
+        if len(passes) == 2:
+            begins.append(given["position_ids"])
 
-    @torch.inference_mode()
-    def __call__(self, ids: Sequence[int]) -> BenchRun:
-        prompt = torch.tensor([list(ids)], device=self.target.device)
-        passes: list[float] = []
-        # position ids of the second pass, whose first row is the last token that prefill committed
-        begins: list[Any] = []
-
-        def count(_: Any, __: Any, given: dict[str, Any], ___: Any) -> None:
-            if not passes and prompt.is_cuda:
-                torch.cuda.synchronize(prompt.device)
-            passes.append(time.perf_counter())
-            if len(passes) == 2:
-                begins.append(given["position_ids"])
-
-        self.twin.generation_config = self.config
-        handle = self.twin.register_forward_hook(count, with_kwargs=True)
-        try:
-            out = self.twin.generate(
-                prompt, attention_mask=torch.ones_like(prompt), generation_config=copy.copy(self.config), **self.models
-            )
-            output = out[0, len(ids) :].tolist()
-            ended = time.perf_counter()
-        finally:
-            handle.remove()
-        first = int(begins[0][0, 0]) + 1 - len(ids) if begins else len(output)
-        return BenchRun(tuple(output), len(output) - first, len(passes) - 1, ended - passes[0])
+    handle = twin.register_forward_hook(count, with_kwargs=True)
+    try:
+        out = twin.generate(prompt, attention_mask=torch.ones_like(prompt), **options)
+        output = out[0, len(ids) :].tolist()
+        ended = time.perf_counter()
+    finally:
+        handle.remove()
+    first = int(begins[0][0, 0]) + 1 - len(ids) if begins else len(output)
+    return BenchRun(tuple(output), len(output) - first, len(passes) - 1, ended - passes[0])
 
 
 def _draft_model(engine: Engine, fixed_length: bool) -> Any:
@@ -147,16 +137,21 @@ def _stock_drafter(drafter: DFlashDraftModel | None) -> Any:
     except ImportError:
         raise InputError(f"transformers {transformers.__version__} has no DFlash speculation (5.23 has it)") from None
     form = drafter.form
-    if form.kind != "dflash" or form.masked or form.shift or form.draft_vocabulary or drafter.lm_head is not None:
-        raise InputError("transformers' DFlash network runs only DFlash v1 drafters with full attention")
+    require(
+        form.kind == "dflash"
+        and not form.masked
+        and not form.shift
+        and not form.draft_vocabulary
+        and drafter.lm_head is None,
+        "transformers' DFlash network runs only DFlash v1 drafters with full attention",
+    )
     ours = drafter.config
-    if ours.attention_bias:
-        raise InputError("transformers' DFlash network has no attention biases, but this drafter has them")
+    require(not ours.attention_bias, "transformers' DFlash network has no attention biases, but this drafter has them")
     shared = (
         "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
         "head_dim", "rms_norm_eps", "rope_parameters", "max_position_embeddings", "hidden_act", "block_size",
     )  # fmt: skip
-    config: Any = MuseGlimmerAssistantConfig(
+    config = MuseGlimmerAssistantConfig(
         **{name: getattr(ours, name) for name in shared},
         layer_types=["full_attention"] * ours.num_hidden_layers,
         mask_token_id=drafter.mask_token_id,

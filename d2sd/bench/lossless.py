@@ -8,18 +8,17 @@ and every token must be the target's first choice or nearly tied with it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from d2sd.bench.runner import Entry
+from d2sd.bench.runner import Entry, Row
 
 
-@dataclass(frozen=True, slots=True)
-class Divergence:
+class Divergence(NamedTuple):
     """The first difference between a text and plain decoding.
 
     prompt: index of the prompt.
@@ -39,7 +38,7 @@ class Divergence:
 def teacher_forced(model: Any, prompt: Sequence[int], output: Sequence[int]) -> Tensor:
     """Returns the logits from which each output token is chosen, by one pass over prompt and output, (len(output), vocabulary) float32."""
     ids = torch.tensor([[*prompt, *output[:-1]]], device=model.device)
-    logits: Tensor = model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False).logits
+    logits = model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False).logits
     return logits[0, len(prompt) - 1 :].float()
 
 
@@ -121,7 +120,7 @@ def run_check(
         yield results
 
 
-def tally(results: Sequence[Result], labels: Sequence[str], margin: float | None) -> list[dict[str, Any]]:
+def tally(results: Sequence[Result], labels: Sequence[str], margin: float | None) -> list[Row]:
     """Returns one row per setting, with its number of identical texts, its first divergence, and whether it passed.
 
     labels: labels of the settings.
@@ -138,7 +137,7 @@ def tally(results: Sequence[Result], labels: Sequence[str], margin: float | None
             "tokens": sum(r.tokens for r in texts),
             "identical": len(texts) - len(divergences),
             "largest_shortfall": shortfall,
-            "first_divergence": asdict(divergences[0]) if divergences else None,
+            "first_divergence": divergences[0]._asdict() if divergences else None,
             "passed": not divergences if margin is None else shortfall is not None and shortfall <= margin,
         })  # fmt: skip
     return rows

@@ -5,14 +5,10 @@ Reports show published and measured figures in separate tables.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from d2sd.calibration.text import Table, decimal
 from d2sd.costs.machines import FIGURES, SOURCE
-
-D2SD_SOURCE = f"{SOURCE}; speedup over plain decoding / α"
-BLOCK_SOURCE = "D²SD, arXiv 2606.04446, Table 1: α of DFlash on GSM8K by block size"
 
 BLOCK_SIZES = {8: 5.00, 16: 5.95, 24: 6.00, 32: 5.93}
 FIXED_ALIKE = {"d2sd": "dflash", "d2sd_tree": "ddtree"}  # by method: the method that equals it for K = 0
@@ -34,8 +30,7 @@ COST_AWARE_AND_FIXED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Preset:
+class Preset(NamedTuple):
     """A predefined comparison.
 
     sentence: says what is compared.
@@ -54,7 +49,8 @@ def _table(sentence: str, *methods: str) -> Preset:
     """Returns a preset of these methods. Its published figures are the speedup / α on each data set with figures of all methods."""
     data = [name for name, row in FIGURES.items() if set(methods) <= set(row)]
     rows = tuple((m, *("{:.2f} / {:.2f}".format(*FIGURES[d][m]) for d in data)) for m in methods)
-    return Preset(sentence, ("autoregressive", *methods), Table(("method", *data), rows), D2SD_SOURCE)
+    table = Table(("method", *data), rows)
+    return Preset(sentence, ("autoregressive", *methods), table, f"{SOURCE}; speedup over plain decoding / α")
 
 
 def _of_budgets(budgets: tuple[int, ...], *methods: str) -> tuple[str, ...]:
@@ -70,7 +66,7 @@ PRESETS: dict[str, Preset] = {
         "DFlash by block size γ, up to the block size in training",
         ("autoregressive", *(f"dflash:gamma={g}" for g in (2, 4, *BLOCK_SIZES))),
         Table(("method", "GSM8K"), BY_BLOCK_SIZE),
-        BLOCK_SOURCE,
+        "D²SD, arXiv 2606.04446, Table 1: α of DFlash on GSM8K by block size",
     ),
     "table2": RESAMPLED,
     "table3": _table("main comparison: plain decoding, DFlash, EAGLE-3, D²SD", "dflash", "eagle3", "d2sd"),
@@ -101,11 +97,11 @@ def cost_aware_table(by_domain: dict[str, list[dict[str, Any]]]) -> Table:
 
     by_domain: for each domain, the rows of ``d2sd.bench.report.summarise``.
     """
-    table: list[tuple[str, ...]] = []
+    table = []
     # baselines, which have no config, are left out
     settings = {domain: [row for row in rows if row["config"]] for domain, rows in by_domain.items()}
     for label in dict.fromkeys(r["label"] for rows in settings.values() for r in rows if r["config"]["cost_aware"]):
-        ratios: list[tuple[float | None, float | None]] = []
+        ratios = []
         for domain, rows in settings.items():
             row = next(r for r in rows if r["label"] == label)
             alike = row["method"], FIXED_ALIKE.get(row["method"])

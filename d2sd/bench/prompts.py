@@ -6,13 +6,12 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from d2sd.__about__ import HOME
-from d2sd.errors import InputError, first_line
+from d2sd.errors import InputError, first_line, require
 from d2sd.trace.files import utf8_lines
 
 FOLDER = HOME / "assets" / "prompts"
@@ -23,8 +22,7 @@ MAX_ROWS = 20_000
 MIN_VERSION = 4  # minimum version of the package ``datasets``; older versions can run code from a data set
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
+class Prompt(NamedTuple):
     """A prompt, and its domain: the group in which its results are reported."""
 
     text: str
@@ -54,12 +52,13 @@ def read_prompts(source: str, limit: int | None = None) -> list[Prompt]:
 
     Raises ``InputError`` if the source cannot be read; the error names an invalid line.
     """
-    if limit is not None and limit < 1:
-        raise InputError(f"limit must be at least 1, not {limit}")
+    require(limit is None or limit >= 1, f"limit must be at least 1, not {limit}")
     if is_data_set(source):
         return [Prompt(text, "all") for text in read_data_set(source, limit)]
     path = prompt_file(source)
-    prompts = [_prompt(line, f"{path.name}, line {number}") for number, line in utf8_lines(path) if line.strip()]
+    with path.open("rb") as file:
+        lines = [(f"{path.name}, line {number}", line) for number, line in utf8_lines(file, path) if line.strip()]
+    prompts = [_prompt(line, where) for where, line in lines]
     if not prompts:
         raise InputError(f"{source} has no prompts")
     return _spread(prompts, limit)
@@ -83,10 +82,8 @@ def parse_prompts(text: str, name: str, limit: int | None = None) -> list[Prompt
     Raises ``InputError``, which names the invalid line.
     """
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
-    if not lines:
-        raise InputError(f"{name}: no prompts; give one per line, or JSON lines with a text under prompt")
-    if len(lines) > MAX_PROMPTS:
-        raise InputError(f"{name}: {len(lines)} prompts; at most {MAX_PROMPTS} are allowed")
+    require(lines, f"{name}: no prompts; give one per line, or JSON lines with a text under prompt")
+    require(len(lines) <= MAX_PROMPTS, f"{name}: {len(lines)} prompts; at most {MAX_PROMPTS} are allowed")
     if lines[0][1].lstrip().startswith("{"):
         prompts = [_prompt(line, f"{name}, line {number}") for number, line in lines]
     else:
@@ -95,19 +92,16 @@ def parse_prompts(text: str, name: str, limit: int | None = None) -> list[Prompt
 
 
 def _prompt(line: str, where: str) -> Prompt:
-    if len(line) > MAX_LINE:
-        raise InputError(f"{where}: longer than {MAX_LINE} characters")
+    require(len(line) <= MAX_LINE, f"{where}: longer than {MAX_LINE} characters")
     try:
-        row: Any = json.loads(line)
+        row = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: not JSON ({str(error)[:100]})") from None
-    if not isinstance(row, dict):
-        raise InputError(f"{where}: not an object")
+    require(isinstance(row, dict), f"{where}: not an object")
     text = row.get("prompt")
     if text is None and isinstance(row.get("turns"), list) and row["turns"]:
         text = row["turns"][0]
-    if not isinstance(text, str) or not text.strip():
-        raise InputError(f"{where}: needs a text under prompt or turns")
+    require(isinstance(text, str) and text.strip(), f"{where}: needs a text under prompt or turns")
     return Prompt(text, str(row.get("domain", "all")))
 
 
@@ -139,10 +133,8 @@ def read_data_set(source: str, limit: int | None = None) -> list[str]:
         raise
     except Exception as error:  # the errors that the package raises are not documented
         raise InputError(f"cannot read the data set {source}: {first_line(error, 200)}") from None
-    if not texts:
-        raise InputError(f"{source} has no prompts")
-    if len(texts) > MAX_ROWS:
-        raise InputError(f"{source} has more than {MAX_ROWS} rows; set --limit to the number to use")
+    require(texts, f"{source} has no prompts")
+    require(len(texts) <= MAX_ROWS, f"{source} has more than {MAX_ROWS} rows; set --limit to the number to use")
     return texts
 
 
@@ -156,19 +148,18 @@ def _texts(source: str) -> Iterator[str]:
         raise InputError(
             "prompts of a hub data set need the package datasets (pip install datasets); or give a .jsonl file"
         ) from None
-    if int(datasets.__version__.split(".")[0]) < MIN_VERSION:
-        raise InputError(
-            f"prompts of a hub data set need datasets {MIN_VERSION} or newer, not {datasets.__version__}; upgrade it"
-        )
-    rows: Iterable[Mapping[str, Any]] = datasets.load_dataset(name, configuration, split=split, streaming=True)
+    require(
+        int(datasets.__version__.split(".")[0]) >= MIN_VERSION,
+        f"prompts of a hub data set need datasets {MIN_VERSION} or newer, not {datasets.__version__}; upgrade it",
+    )
+    rows = datasets.load_dataset(name, configuration, split=split, streaming=True)
     for number, row in enumerate(rows, 1):
         if column not in row:
             raise InputError(f"{source}: there is no column {column}; the columns are {', '.join(map(str, row))[:160]}")
         text = _text_of(row[column])
         if text is None:
             raise InputError(f"{source}, row {number}: {column} has neither a text, nor turns, nor chat messages")
-        if len(text) > MAX_LINE:
-            raise InputError(f"{source}, row {number}: a prompt is longer than {MAX_LINE} characters")
+        require(len(text) <= MAX_LINE, f"{source}, row {number}: a prompt is longer than {MAX_LINE} characters")
         if text.strip():
             yield text
 

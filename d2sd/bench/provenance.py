@@ -102,5 +102,4 @@ def described(origin: dict[str, Any]) -> Table:
 
 
 def as_markdown(origin: dict[str, Any]) -> str:
-    lines = (f"* {name}: {text}" for name, text in described(origin).rows)
-    return "\n".join(("## Provenance\n", *lines))
+    return "\n".join(("## Provenance\n", *(f"* {name}: {text}" for name, text in described(origin).rows)))

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import orjson
 
 from d2sd.bench.presets import COST_AWARE_NOTE, PRESETS, cost_aware_table
 from d2sd.bench.provenance import as_markdown, described
-from d2sd.bench.runner import BenchRun, Entry
+from d2sd.bench.runner import BenchRun, Entry, Row
 from d2sd.calibration.resampling import Resampler
 from d2sd.calibration.text import Table, decimal, markdown_text
-from d2sd.errors import InputError
+from d2sd.errors import require
 from d2sd.trace.files import make_folder, write_whole
 
 PLAIN = "autoregressive"
@@ -26,7 +25,7 @@ NOTES = (
 )
 
 
-def pooled(about: dict[str, Any], runs: Sequence[BenchRun], entries: Sequence[Entry], seed: int) -> dict[str, Any]:
+def pooled(about: Row, runs: Sequence[BenchRun], entries: Sequence[Entry], seed: int) -> Row:
     """Returns the result of a benchmark: ``about``, extended by the numbers of prompts and by the rows of ``summarise``.
 
     A prompt counts only if every entry made at least one step for it. Raises ``InputError`` if no prompt counts.
@@ -36,22 +35,24 @@ def pooled(about: dict[str, Any], runs: Sequence[BenchRun], entries: Sequence[En
     """
     short = {r.prompt for r in runs if not r.steps}
     counted = [r for r in runs if r.prompt not in short]
-    if not counted:
-        raise InputError(
-            "for every prompt, a text ended with prefill, so there is no cycle to count; use --chat for a chat model, or prompts that lead "
-            "to longer texts"
-        )
-    domains = sorted({r.domain for r in counted})
+    require(
+        counted,
+        "for every prompt, a text ended with prefill, so there is no cycle to count; use --chat for a chat model, or prompts that lead "
+        "to longer texts",
+    )
     return {
         **about,
         "prompts_done": len({r.prompt for r in runs}),
         "prompts_counted": len({r.prompt for r in counted}),
         "rows": summarise(counted, entries, seed),
-        "by_domain": {d: summarise([r for r in counted if r.domain == d], entries, seed) for d in domains},
+        "by_domain": {
+            domain: summarise([r for r in counted if r.domain == domain], entries, seed)
+            for domain in sorted({r.domain for r in counted})
+        },
     }
 
 
-def summarise(runs: Sequence[BenchRun], entries: Sequence[Entry], seed: int = 0) -> list[dict[str, Any]]:
+def summarise(runs: Sequence[BenchRun], entries: Sequence[Entry], seed: int = 0) -> list[Row]:
     """Returns one row per entry, with bootstrap intervals over prompts.
 
     Figures are ratios of sums over all prompts (tokens ÷ steps, tokens ÷ seconds), without prefill. ``speedup`` is Σ seconds per token
@@ -64,8 +65,8 @@ def summarise(runs: Sequence[BenchRun], entries: Sequence[Entry], seed: int = 0)
     return [_row(entry, by_label[entry.label], by_label.get(PLAIN), seed) for entry in entries]
 
 
-def _row(entry: Entry, runs: list[BenchRun], plain: list[BenchRun] | None, seed: int) -> dict[str, Any]:
-    def figure(name: str, above: Sequence[float], below: Sequence[float]) -> dict[str, Any]:
+def _row(entry: Entry, runs: list[BenchRun], plain: list[BenchRun] | None, seed: int) -> Row:
+    def figure(name: str, above: Sequence[float], below: Sequence[float]) -> Row:
         """Returns two fields of a row: the ratio Σ above ÷ Σ below, whose key is ``name``, and its interval."""
         numerator, denominator = np.array(above, float), np.array(below, float)
         ratio = float(numerator.sum() / denominator.sum())
@@ -75,7 +76,7 @@ def _row(entry: Entry, runs: list[BenchRun], plain: list[BenchRun] | None, seed:
     hits, predicted = (sum(r.boundary_hits[n] for r in runs) for n in (0, 1))
     nodes = [r.nodes for r in runs if r.nodes is not None]
     passes = [r.draft_passes for r in runs if r.draft_passes is not None]
-    row: dict[str, Any] = {
+    row = {
         "label": entry.label,
         "method": entry.config.method if entry.config else entry.label,
         "config": None if entry.config is None else asdict(entry.config),
@@ -125,15 +126,17 @@ COLUMNS = (
 )
 
 
-def table(rows: Sequence[dict[str, Any]]) -> Table:
+def table(rows: Sequence[Row]) -> Table:
     """Returns the table of all figures. It has a row for each entry."""
     stages: dict[str, float] = next((r["seconds_per_step"] for r in rows if r["seconds_per_step"]), {})
     names = " · ".join(stage.replace("_", " ") for stage in stages)
-    cells = (tuple(_cell(row, name, form) for _, name, form in COLUMNS) for row in rows)
-    return Table(tuple(heading.format(names) for heading, *_ in COLUMNS), tuple(cells))
+    return Table(
+        tuple(heading.format(names) for heading, *_ in COLUMNS),
+        tuple(tuple(_cell(row, name, form) for _, name, form in COLUMNS) for row in rows),
+    )
 
 
-def _cell(row: dict[str, Any], name: str, form: str) -> str:
+def _cell(row: Row, name: str, form: str) -> str:
     """Returns a figure of a row as text, with its interval; "–" if it is missing. Stage times are in milliseconds."""
     value, ends = row[name], row.get(f"{name}_interval")
     if isinstance(value, dict):
@@ -143,7 +146,7 @@ def _cell(row: dict[str, Any], name: str, form: str) -> str:
     return form.format(value) + (f" [{form.format(ends[0])}–{form.format(ends[1])}]" if ends else "")
 
 
-def table_by_domain(result: dict[str, Any]) -> Table:
+def table_by_domain(result: Row) -> Table:
     """Returns a table of speedup / α by domain, with the layout of the papers' tables. result: result of ``pooled``."""
     groups = {**result["by_domain"], "all": result["rows"]}
     figures = [
@@ -153,7 +156,7 @@ def table_by_domain(result: dict[str, Any]) -> Table:
     return Table(("method", *groups), tuple(zip(labels, *figures, strict=True)))
 
 
-def body(result: dict[str, Any], by_domain: bool) -> str:
+def body(result: Row, by_domain: bool) -> str:
     """Returns the printed report: the tables, and notes about missing results.
 
     result: result of ``pooled``.
@@ -175,7 +178,7 @@ def body(result: dict[str, Any], by_domain: bool) -> str:
     return "\n\n".join([*parts, *remarks(result), NOTES])
 
 
-def remarks(result: dict[str, Any]) -> list[str]:
+def remarks(result: Row) -> list[str]:
     reasons: dict[str, list[str]] = {}
     for label, reason in result["left_out"].items():
         reasons.setdefault(reason, []).append(label)
@@ -192,7 +195,7 @@ def remarks(result: dict[str, Any]) -> list[str]:
 # Files.
 
 
-def page(result: dict[str, Any]) -> str:
+def page(result: Row) -> str:
     """Returns the report as one HTML file with charts, all numbers, and their provenance. result: result of ``pooled``."""
     from d2sd.figures.intervals import bench_panels
     from d2sd.figures.report import report_page
@@ -201,15 +204,14 @@ def page(result: dict[str, Any]) -> str:
     fastest = max(result["rows"], key=lambda row: row["tokens_per_second"])
     verdict = f"{fastest['label']} is the fastest, with {fastest['tokens_per_second']:.0f} tokens/s."
     facts = [*((name, table(rows)) for name, rows in groups.items()), ("Provenance", described(result["provenance"]))]
-    sentences = [verdict, *remarks(result), NOTES]
-    return report_page(_title(result), sentences, bench_panels(result["rows"]), facts=facts)
+    return report_page(_title(result), [verdict, *remarks(result), NOTES], bench_panels(result["rows"]), facts=facts)
 
 
-def _title(result: dict[str, Any]) -> str:
+def _title(result: Row) -> str:
     return f"{result['model']}: {result['prompts_done']} prompts of {result['prompts']}"
 
 
-def write_report(folder: Path, result: dict[str, Any], runs: Sequence[BenchRun]) -> None:
+def write_report(folder: Path, result: Row, runs: Sequence[BenchRun]) -> None:
     """Writes ``report.md``, ``report.html`` and ``results.json`` to a folder. Older reports in the folder are replaced."""
     lines = [f"# {_title(result)}", body(result, True), as_markdown(result["provenance"])]
     data = {**result, "runs": [_plain(run) for run in sorted(runs, key=lambda run: run.prompt)]}
@@ -217,16 +219,15 @@ def write_report(folder: Path, result: dict[str, Any], runs: Sequence[BenchRun])
     write_files(folder, files)
 
 
-def _plain(run: BenchRun) -> dict[str, Any]:
-    figures = ("label", "prompt", "domain", "steps", "seconds", "nodes")
+def _plain(run: BenchRun) -> Row:
     return {
-        **{name: getattr(run, name) for name in figures},
+        **{name: getattr(run, name) for name in ("label", "prompt", "domain", "steps", "seconds", "nodes")},
         "tokens": len(run.token_ids),
         "stages": dict(run.stage_seconds),
     }
 
 
-def to_json(data: dict[str, Any]) -> str:
+def to_json(data: Row) -> str:
     return orjson.dumps(data, option=orjson.OPT_INDENT_2).decode() + "\n"
 
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from d2sd.bench.prompts import Prompt
 from d2sd.bench.settings import BenchSetting
@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # imports torch
     from d2sd.engine import Engine
 
 T = TypeVar("T")
+Row = dict[str, Any]  # figures by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ def _median(runs: list[BenchRun]) -> BenchRun:
 
 def collect(batches: Iterator[list[T]]) -> tuple[list[T], bool]:
     """Returns the items of all batches that were completed, and whether Ctrl-C ended the iteration."""
-    items: list[T] = []
+    items = []
     try:
         for batch in batches:
             items += batch

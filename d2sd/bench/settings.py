@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from d2sd.config import PLAIN_BACKENDS, SETTINGS, DecodeConfig, check_choice
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.methods import METHODS
 from d2sd.methods.base import TREE_SETTINGS
 
@@ -37,8 +37,7 @@ MARGIN_REASON = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class BenchSetting:
+class BenchSetting(NamedTuple):
     """A method with its settings.
 
     label: the method and the changed settings, as they are written on the command line.
@@ -65,26 +64,25 @@ def parse_settings(methods: str, sweeps: Sequence[str], base: DecodeConfig) -> l
     Raises ``InputError`` if a text cannot be read.
     """
     entries = list(METHODS) if methods == "all" else [m.strip() for m in methods.split(",")]
-    swept: dict[str, list[object]] = {}
+    swept = {}
     for sweep in sweeps:
         name, _, values = sweep.partition("=")
         field = _field(name, sweep)
         swept[field] = [_value(field, v.strip()) for v in values.split(",")]
-    settings: dict[str, BenchSetting] = {}
+    settings = {}
     for entry in entries:
         method, *pairs = entry.split(":")
         config = replace(base, method=method)
-        explicit: dict[str, object] = {}
+        explicit = {}
         for pair in pairs:
             name, _, value = pair.partition("=")
             field = _field(name, entry)
-            if field not in uses(method):
-                raise InputError(f"method {method!r} does not use {name}; leave it out of {entry!r}")
+            require(field in uses(method), f"method {method!r} does not use {name}; leave it out of {entry!r}")
             explicit[field] = _value(field, value)
         free = {f: v for f, v in swept.items() if f in uses(method) and f not in explicit}
         for chosen in product(*free.values()):
             setting = make_setting(config, {**explicit, **dict(zip(free, chosen, strict=True))})
-            settings.setdefault(setting.label, setting)
+            settings[setting.label] = setting
     return list(settings.values())
 
 
@@ -97,8 +95,7 @@ def make_setting(base: DecodeConfig, overrides: dict[str, object]) -> BenchSetti
 
 def _field(name: str, where: str) -> str:
     field = SYMBOLS.get(name.strip(), name.strip())
-    if field not in FIELDS:
-        raise InputError(f"cannot read {where!r}: {name.strip()!r} is not one of {', '.join((*SYMBOLS, *FIELDS))}")
+    require(field in FIELDS, f"cannot read {where!r}: {name.strip()!r} is not one of {', '.join((*SYMBOLS, *FIELDS))}")
     return field
 
 
@@ -125,7 +122,7 @@ def runnable(
     resolved, left_out = [], {}
     for setting in settings:
         try:
-            resolved.append(replace(setting, config=engine.resolve(setting.config)))
+            resolved.append(setting._replace(config=engine.resolve(setting.config)))
         except InputError as error:
             if not lenient:
                 raise

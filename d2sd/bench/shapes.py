@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 # fused: layers with merged weights and few kernels; plain: the layers as transformers runs them
 LAYERS = ("fused", "plain")
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Shape of a target and of its drafters, with the values of the target's published config.json.
+class Shape(NamedTuple):
+    """Shape of a target and of its drafters, with the values and names of the target's published config.json.
 
     kind: type of the model in transformers.
-    tied: whether the LM head is the embedding table.
     drafter_layers: number of layers of each drafter.
-    block_size: γ of the drafters.
     """
 
     kind: str
-    hidden: int
-    intermediate: int
-    layers: int
-    heads: int
-    kv_heads: int
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
     head_dim: int
-    vocabulary: int
-    tied: bool
+    vocab_size: int
+    tie_word_embeddings: bool
     drafter_layers: int = 5
-    block_size: int = 16
 
 
 SHAPES = {

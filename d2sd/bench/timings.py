@@ -10,19 +10,19 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from statistics import median
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from msgspec import structs
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
-from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile, record_function
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast, Qwen3Config
 
+from d2sd.bench.runner import Row
 from d2sd.bench.shapes import LAYERS, SHAPES
 from d2sd.config import DecodeConfig, check_choice
 from d2sd.decoding.drafters import slots
@@ -32,7 +32,7 @@ from d2sd.errors import InputError
 from d2sd.nets.drafter import DFlashDraftModel, drafter_config
 from d2sd.nets.dtypes import DTYPES
 from d2sd.nets.models import Models
-from d2sd.nets.packed import PackedLayers
+from d2sd.nets.packed import PackedLayers, weight_bytes
 from d2sd.nets.passes import Passes
 from d2sd.nets.target import Target
 from d2sd.tree.tree import TokenTree, path_tree
@@ -42,6 +42,7 @@ BANDWIDTH_BYTES = {"cuda": 1 << 30, "cpu": 1 << 26}
 COPIES = 10
 GPU_STAGES = ("first_draft", "second_draft", "tree", "verify", "commit")
 PROFILED = 4  # number of profiled steps
+NO_COUNTS: Sequence[float | None] = (None, None)  # of kernels and launches
 LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch")
 
 
@@ -75,16 +76,10 @@ def bandwidth(device: torch.device, repeats: int) -> float:
 
 def verify(verifier: Verifier, tree: TokenTree) -> list[int]:
     """Verifies a tree and returns the target's choices."""
-    chosen: list[int] = verifier.logits(tree).argmax(-1).tolist()
-    return chosen
+    return verifier.logits(tree).argmax(-1).tolist()
 
 
-def weight_bytes(module: nn.Module) -> int:
-    return sum(p.numel() * p.element_size() for p in module.parameters())
-
-
-@dataclass(frozen=True, slots=True)
-class Floors:
+class Floors(NamedTuple):
     """Lower bounds of times: how long it takes to read weights and caches at the memory bandwidth.
 
     rate: memory bandwidth in bytes per second.
@@ -146,29 +141,25 @@ class Bench:
         for cache in (self.run.verifier.cache, *(d.cache for d in self.run.drafters.block_drafters)):
             cache.length = begin
 
-    def verify(self, tree: TokenTree) -> float:
-        """Returns how many seconds it takes to verify a tree, including the choice of tokens."""
-        return median_times([partial(verify, self.run.verifier, tree)], self.repeats, self.device)[0]
-
-    def cycle(self) -> dict[str, Any]:
-        """Returns medians over cycles, by name: the seconds of each stage and of the whole cycle, and the number of verified nodes."""
-        rows: list[dict[str, float]] = []
+    def cycle(self) -> tuple[dict[str, float], int]:
+        """Returns the median milliseconds of each stage and of a whole cycle, by name, and the median number of verified nodes."""
+        seconds, nodes = [], []
         for turn in range(WARM_UP + self.repeats):
             began = time.perf_counter()
             event = self.run.step()()
             if turn >= WARM_UP:
-                rows.append(
-                    {**structs.asdict(event.seconds), "cycle": time.perf_counter() - began, "nodes": len(event.nodes)}
-                )
-        return {name: median(row[name] for row in rows) for name in rows[0]}
+                seconds.append({**structs.asdict(event.seconds), "cycle": time.perf_counter() - began})
+                nodes.append(len(event.nodes))
+        times = {f"{name}_ms": 1e3 * median(one[name] for one in seconds) for name in seconds[0]}
+        return times, int(median(nodes))
 
-    def kernels(self) -> tuple[float, float] | None:
-        """Returns the numbers of kernels and of launches per step; None without a GPU. A launch starts one kernel or one CUDA graph.
+    def kernels(self) -> Sequence[float | None]:
+        """Returns the numbers of kernels and of launches per step; None for both without a GPU. A launch starts one kernel or one CUDA graph.
 
         To be called after ``cycle``, whose steps capture all passes.
         """
         if self.device.type != "cuda":
-            return None
+            return NO_COUNTS
         with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
             for _ in range(PROFILED):
                 self.run.step()()
@@ -189,9 +180,7 @@ def count_launches(events: Iterable[tuple[str, str]]) -> tuple[float, float]:
 
 
 @torch.inference_mode()
-def context_row(
-    engine: Engine, config: DecodeConfig, context: int, floors: Floors, repeats: int, layers: str
-) -> dict[str, Any]:
+def context_row(engine: Engine, config: DecodeConfig, context: int, floors: Floors, repeats: int, layers: str) -> Row:
     """Returns the row of the main table for one context: times in milliseconds, number of nodes, and memory in gigabytes.
 
     Figures that need a GPU are None without one.
@@ -204,35 +193,36 @@ def context_row(
     if cuda:
         torch.cuda.reset_peak_memory_stats(device)
     plain = replace(config, method="autoregressive")
-    eager = Bench(engine, plain, context, "eager", repeats, layers).cycle()["cycle"]
-    captured = counts = None
+    eager = Bench(engine, plain, context, "eager", repeats, layers).cycle()[0]["cycle_ms"]
+    captured, counts = None, NO_COUNTS
     if mode == "captured":
         bench = Bench(engine, plain, context, mode, repeats, layers)
-        measured = bench.cycle()
+        times, _ = bench.cycle()
         if bench.passes.mode == mode:  # differs if capture failed midway
-            captured, counts = measured["cycle"], bench.kernels()
+            captured, counts = times["cycle_ms"], bench.kernels()
     bench = Bench(engine, config, context, mode, repeats, layers)
-    measured = bench.cycle()
+    times, nodes = bench.cycle()
     of_cycle = bench.kernels()
     return {
         "context": context,
         "layers": layers,
-        "plain_eager_ms": 1e3 * eager,
-        "plain_captured_ms": None if captured is None else 1e3 * captured,
-        **{f"{stage}_ms": 1e3 * measured[stage] for stage in GPU_STAGES},
-        "cycle_ms": 1e3 * measured["cycle"],
+        "plain_eager_ms": eager,
+        "plain_captured_ms": captured,
+        **times,
         "floor_ms": 1e3 * floors.cycle(context),
         "plain_floor_ms": 1e3 * floors.plain(context),
-        **dict(zip(("plain_kernels", "plain_launches"), counts or (None, None), strict=True)),
-        **dict(zip(("cycle_kernels", "cycle_launches"), of_cycle or (None, None), strict=True)),
-        "nodes": int(measured["nodes"]),
+        "plain_kernels": counts[0],
+        "plain_launches": counts[1],
+        "cycle_kernels": of_cycle[0],
+        "cycle_launches": of_cycle[1],
+        "nodes": nodes,
         "passes": bench.passes.mode,
         "backend": bench.config.backend,
         "memory_gb": torch.cuda.max_memory_allocated(device) / 1e9 if cuda else None,
     }
 
 
-def ratios(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def ratios(rows: Sequence[Row]) -> list[Row]:
     """Returns, for each context that was measured with both kinds of layers, the ratio of every time: plain ÷ fused layers.
 
     rows: results of ``context_row``.
@@ -247,11 +237,11 @@ def ratios(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @torch.inference_mode()
-def cost_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int, layers: str) -> list[dict[str, Any]]:
+def cost_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int, layers: str) -> list[Row]:
     """Returns one row for each of several settings with the times of a cycle, and one for each of several tree sizes with the time
     of verification."""
     block = config.block_size or 16
-    changes: list[tuple[str, dict[str, Any]]] = [
+    changes: list[tuple[str, Row]] = [
         *((f"K = {k}", {"num_branches": k}) for k in (1, 2, 3, 4, 8) if k < block),
         *((f"K = {k}, recording off", {"num_branches": k, "inspect": False}) for k in (3, 4) if k < block),
         *((f"γ = {g}", {"block_size": g, "num_branches": min(4, g - 1)}) for g in (4, 8, 16) if g <= block),
@@ -259,13 +249,14 @@ def cost_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int, 
     rows = []
     for label, change in changes:
         bench = Bench(engine, replace(config, **change), context, engine.mode, repeats, layers)
-        measured = bench.cycle()
-        row = {f"{name}_ms": 1e3 * measured[name] for name in (*GPU_STAGES, "cycle")}
-        rows.append({"setting": label, **row, "nodes": int(measured["nodes"]), "passes": bench.passes.mode})
+        times, nodes = bench.cycle()
+        rows.append({"setting": label, **times, "nodes": nodes, "passes": bench.passes.mode})
     bench = Bench(engine, config, context, engine.mode, repeats, layers)
     for count in (16, 32, 64, 128):
-        row = {"setting": f"{count} nodes", "verify_ms": 1e3 * bench.verify(path_tree(count))}
-        rows.append({**row, "nodes": count, "passes": bench.passes.mode})
+        work = partial(verify, bench.run.verifier, path_tree(count))
+        (seconds,) = median_times([work], repeats, bench.device)
+        row = {"setting": f"{count} nodes", "verify_ms": 1e3 * seconds, "nodes": count, "passes": bench.passes.mode}
+        rows.append(row)
     return rows
 
 
@@ -285,7 +276,7 @@ def operations(works: dict[str, Callable[[], object]]) -> dict[str, int]:
 
 
 @torch.inference_mode()
-def pass_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) -> list[dict[str, Any]]:
+def pass_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) -> list[Row]:
     """Returns one row for a plain step, one for a draft, and one for each tree size in ``TREES``, after ``context`` tokens.
 
     In a row, ``ms`` is the time of the pass including the choice of tokens, and ``floor_ms`` the time of its matrix products alone.
@@ -310,22 +301,16 @@ def pass_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) 
         cases.append((name, packed, nodes, partial(verify, verifier, path_tree(nodes))))
     draft = partial(drafter.draft, 1, [()], size, 1)
     cases.insert(1, (f"draft of γ = {size}", drafting, size - drafter.shift, draft))
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for name, layers, count, work in cases:
         head = torch.zeros(count if layers is packed else size - 1, layers.hidden, dtype=torch.float32)
-        pass_, floor = median_times(
-            [work, partial(_multiply, layers.products(count), target, head)], repeats, target.device
-        )
+        products = layers.products(count, partial(target.scores, head))
+        pass_, floor = median_times([work, products], repeats, target.device)
         times = {"ms": 1e3 * pass_, "floor_ms": 1e3 * floor, "ratio": pass_ / floor}
         rows.append({"pass": name, **times, "layers": len(layers.layers)})
     # counted after the measurement, since first passes do more work
     counts = operations({name: work for name, _, _, work in cases})
     return [{**row, "operations": counts[row["pass"]]} for row in rows]
-
-
-def _multiply(products: Callable[[], None], target: Target, head: Tensor) -> Tensor:
-    products()
-    return target.scores(head)
 
 
 # Models of published shapes with random weights, since times do not depend on the values of weights.
@@ -342,21 +327,20 @@ def random_engine(name: str, dtype: str, device: str, passes: str, positions: in
     """
     check_choice("shape", name, SHAPES)
     check_choice("dtype", dtype, DTYPES)
-    s = SHAPES[name]
-    config = (Qwen3Config if s.kind == "qwen3" else LlamaConfig)(
-        vocab_size=s.vocabulary, hidden_size=s.hidden, intermediate_size=s.intermediate, num_hidden_layers=s.layers,
-        num_attention_heads=s.heads, num_key_value_heads=s.kv_heads, head_dim=s.head_dim, tie_word_embeddings=s.tied,
-        max_position_embeddings=positions, bos_token_id=None, eos_token_id=None, pad_token_id=None,
-    )  # fmt: skip
+    shape = SHAPES[name]._asdict()
+    kind, layers = shape.pop("kind"), shape.pop("drafter_layers")
+    config = (Qwen3Config if kind == "qwen3" else LlamaConfig)(
+        **shape, max_position_embeddings=positions, bos_token_id=None, eos_token_id=None, pad_token_id=None
+    )
     torch.manual_seed(0)
     try:
         with torch.device(device):
             model = AutoModelForCausalLM.from_config(config, dtype=DTYPES[dtype])
-            words = {str(number): number for number in range(s.vocabulary)}
+            words = {str(number): number for number in range(config.vocab_size)}
             tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel(words)))
             target = Target(model, tokenizer, f"random {name}")
-            settings = {"layers": s.drafter_layers, "block_size": s.block_size, "mask_token_id": s.vocabulary - 1}
-            drafters = [DFlashDraftModel(drafter_config(config, **settings)) for _ in range(2)]  # type: ignore[arg-type]
+            of_drafter = drafter_config(config, layers=layers, block_size=16, mask_token_id=config.vocab_size - 1)
+            drafters = [DFlashDraftModel(of_drafter) for _ in range(2)]
         for drafter in drafters:
             drafter.to(dtype=DTYPES[dtype]).eval().requires_grad_(False)  # type: ignore[call-arg]
         first, second = drafters

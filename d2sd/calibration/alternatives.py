@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from d2sd.calibration.boundaries import prefix_ranks, ranks
+from d2sd.calibration.boundaries import USUAL_K, DraftConfidence, draft_confidence, prefix_ranks, ranks
+from d2sd.calibration.comparison import FIGURES, Difference, ResampledSide, ece_above_chance, mean_rows, ratio
 from d2sd.calibration.resampling import Estimate, Resampler
 from d2sd.calibration.scores import resampled_error
 from d2sd.calibration.steps import RunTables, Scores
@@ -174,31 +175,48 @@ def temperature_advice(tables: RunTables, unit: np.ndarray, resampler: Resampler
 
 
 @dataclass(frozen=True, slots=True)
-class HeadErrors:
-    """ECE of the drafter's softmax and of its trained confidence head over the same positions.
+class Head(DraftConfidence):
+    """Figures of the drafter's trained confidence head, over the steps that have both the head and softmax confidences.
 
-    positions: number of these positions.
-    softmax, head: ECE of the softmax, and of the head.
-    difference: ECE of the head − ECE of the softmax.
+    In ``ranks``, figures of re-drafts count only prefixes that the head selected (``confidence`` = "head").
+
+    differences: "brier" and "ece_above_chance" as in a ``Comparison``, and "likeliest", the share of steps whose true boundary is among
+        the k likeliest. Side A is the softmax on the same steps, side B the head.
+    k: K of the runs, or ``USUAL_K``.
     """
 
-    positions: int
-    softmax: Estimate
-    head: Estimate
-    difference: Estimate
+    differences: tuple[Difference, ...]
+    k: int
 
 
-def head_errors(tables: RunTables, unit: np.ndarray, resampler: Resampler) -> HeadErrors | None:
-    """Returns the ECE of softmax and confidence head over the steps with a head; None without such steps.
+def head_report(
+    tables: RunTables, unit: np.ndarray, resampler: Resampler, num_branches: int | None, selects: bool
+) -> Head | None:
+    """Returns the figures of the confidence head; None without a head.
 
     unit: resampling unit of each step, (N,).
+    num_branches: K of the runs; None if it is unknown or differs.
+    selects: whether the head, not the softmax, selected the prefixes to re-draft from.
     """
-    if not tables.head.size:
+    softmax, head = tables.table, tables.by_head
+    if head is None:
         return None
-    scores = tables.table.scores
-    head = tables.head[scores.row, scores.position - 1]
-    both = ~np.isnan(head) & ~np.isnan(scores.confidence)
-    by_softmax, by_head = scores.take(both), replace(scores.take(both), confidence=head[both])
-    softmax, trained = (resampled_error(s, unit, resampler) for s in (by_softmax, by_head))
-    figures = (resampler.figure(*figure) for figure in (softmax, trained, trained.minus(softmax)))
-    return HeadErrors(len(by_softmax), *figures)
+    both = softmax.has_confidence & head.has_confidence
+    softmax, head, unit = softmax.take(both), head.take(both), unit[both]
+    if not selects:  # figures of re-drafts are not about the head
+        head = replace(head, selected=np.zeros_like(head.selected))
+    a, b = (ResampledSide(table, unit, resampler, table.scores) for table in (softmax, head))
+    k = num_branches or min(USUAL_K, softmax.confidence.shape[1])
+
+    def likeliest(side: ResampledSide) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return mean_rows(ranks(side.table.confidence, side.table.boundary) < k, unit, side.table.rejected)
+
+    return Head(
+        **draft_confidence(head, head.scores, unit, resampler, num_branches if selects else None),
+        differences=(
+            ece_above_chance(a, b),
+            ratio("brier", FIGURES["brier"], a, b),
+            ratio("likeliest", likeliest, a, b),
+        ),
+        k=k,
+    )

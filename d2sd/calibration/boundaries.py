@@ -7,13 +7,21 @@ exactly i drafted tokens are accepted and the next one is rejected (``boundary_p
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from d2sd.calibration.resampling import Estimate, Resampler
-from d2sd.calibration.scores import ConfidenceFigures, confidence_figures
-from d2sd.calibration.steps import RunTables, StepTable
+from d2sd.calibration.scores import (
+    ConfidenceFigures,
+    PositionAcceptance,
+    acceptance_by_position,
+    confidence_figures,
+)
+from d2sd.calibration.steps import RunTables, Scores, StepTable
 from d2sd.tree.boundary import boundary_posteriors
+
+USUAL_K = 4  # for figures about runs whose K is unknown or differs
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +53,7 @@ class Ranks:
     chance_used: expected hit rate of the same number of prefixes drawn at random.
     repaired: share of steps that re-drafted from the true boundary and thereby added tokens.
     mean_used: mean number of prefixes that were re-drafted from.
-    num_branches: K of the runs; None if it is unknown or differs, as in cost-aware runs.
+    num_branches: K of the runs; None if it is unknown or differs, as in cost-aware runs, or if other confidences selected the prefixes.
     """
 
     steps: int
@@ -115,7 +123,7 @@ def rank_table(table: StepTable, unit: np.ndarray, resampler: Resampler, num_bra
     """Returns the ranks of true boundaries, and hit rates.
 
     unit: resampling unit of each step, (N,).
-    num_branches: K of the runs; None if it is unknown or differs.
+    num_branches: as in ``Ranks``.
     """
     predictable = table.rejected & table.has_confidence
     steps, unit = table.take(predictable), unit[predictable]
@@ -135,6 +143,36 @@ def rank_table(table: StepTable, unit: np.ndarray, resampler: Resampler, num_bra
         mean_used=float(steps.selected[chosen].mean()) if any_chosen else None,
         num_branches=num_branches if any_chosen else None,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class DraftConfidence(ConfidenceFigures):
+    """Figures of the confidence of first drafts, by the softmax or by a confidence head.
+
+    by_position: acceptance by position; includes tokens without a confidence.
+    matrix: numbers of steps by predicted and actual boundary.
+    ranks: how often the actual boundary was among those predicted as likeliest.
+    """
+
+    by_position: tuple[PositionAcceptance, ...]
+    matrix: Matrix
+    ranks: Ranks
+
+
+def draft_confidence(
+    table: StepTable, scores: Scores, unit: np.ndarray, resampler: Resampler, num_branches: int | None
+) -> dict[str, Any]:
+    """Returns the fields of ``DraftConfidence``. Its source of confidences is that of ``table`` and ``scores``.
+
+    unit: resampling unit of each step, (N,).
+    num_branches: as in ``Ranks``.
+    """
+    return {
+        **confidence_figures(scores.known(), unit, resampler),
+        "by_position": tuple(acceptance_by_position(scores)),
+        "matrix": outcome_matrix(table),
+        "ranks": rank_table(table, unit, resampler, num_branches),
+    }
 
 
 # Gain and cost of each draft: tokens gained, and nodes verified without being accepted.
@@ -163,7 +201,7 @@ class Gains:
     """Committed tokens and verified nodes per step.
 
     tokens_per_step: α, committed tokens including the bonus token.
-    nodes_per_step: verified nodes including the anchor.
+    nodes_per_step: verified nodes, including the anchor, which no entry of ``sources`` counts.
     wasted: share of the verified nodes, without the anchor, that were not accepted; None if no node was verified.
     bonus: bonus tokens per step.
     per_redraft: mean number of tokens that a re-draft adds.

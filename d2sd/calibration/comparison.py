@@ -98,7 +98,7 @@ def common_units(a: Side, b: Side, same_text: bool) -> tuple[np.ndarray, np.ndar
     return of_a, of_b, name if name == other else f"{name} and {other}", False
 
 
-def ratio(name: str, rows: Rows, a: ResampledSide, b: ResampledSide, tests: int) -> Difference:
+def ratio(name: str, rows: Rows, a: ResampledSide, b: ResampledSide, tests: int = 1) -> Difference:
     """Returns a figure of both sides, and the difference B − A.
 
     rows: as in ``FIGURES``.
@@ -161,7 +161,7 @@ def compare(a: Side, b: Side, same_text: bool = False) -> Comparison:
     # runs of plain decoding may name a drafter that they did not use, so both sides need scored positions
     same = bool(a.drafter) and a.drafter == b.drafter and all(len(side.scores) for side in sides)
     tests = len(FIGURES) + 1
-    figures = (*(ratio(name, rows, *sides, tests) for name, rows in FIGURES.items()), _ece_above_chance(*sides, tests))
+    figures = (*(ratio(name, rows, *sides, tests) for name, rows in FIGURES.items()), ece_above_chance(*sides, tests))
     if same:  # a difference of calibration would only come from different positions, so it gets no interval
         figures = tuple(
             replace(d, difference=Estimate(d.difference.value)) if d.name in OF_DRAFTER else d for d in figures
@@ -169,7 +169,7 @@ def compare(a: Side, b: Side, same_text: bool = False) -> Comparison:
     return Comparison(name, paired, same, figures)
 
 
-def _ece_above_chance(a: ResampledSide, b: ResampledSide, tests: int) -> Difference:
+def ece_above_chance(a: ResampledSide, b: ResampledSide, tests: int = 1) -> Difference:
     """Returns the ECE minus the ECE expected by chance (``chance_error``), for both sides, and the difference B − A.
 
     Even a calibrated drafter has an ECE above 0 by chance, and this chance error depends on the number of positions. Resampling
@@ -186,7 +186,7 @@ def _ece_above_chance(a: ResampledSide, b: ResampledSide, tests: int) -> Differe
     return _difference("ece_above_chance", above_chance, [len(a.scores), len(b.scores)], a, b, tests)
 
 
-def _mean_rows(
+def mean_rows(
     values: np.ndarray, unit: np.ndarray, where: np.ndarray | slice = slice(None)
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns the ``Rows`` of a mean: values of the steps or positions that ``where`` selects, ones, and units."""
@@ -195,16 +195,17 @@ def _mean_rows(
 
 
 FIGURES: dict[str, Rows] = {
-    "tokens": lambda d: _mean_rows(d.table.committed, d.unit),
+    "tokens": lambda d: mean_rows(d.table.committed, d.unit),
     "speed": lambda d: (d.table.committed.astype(float), d.table.seconds, d.unit),
-    "first": lambda d: _mean_rows(d.table.gained[:, 0], d.unit, d.table.drafted > 0),
-    "hit": lambda d: _mean_rows(d.table.hit, d.unit, d.table.redrafted),
-    "repaired": lambda d: _mean_rows(d.table.repaired, d.unit, d.table.redrafted),
+    "first": lambda d: mean_rows(d.table.gained[:, 0], d.unit, d.table.drafted > 0),
+    "hit": lambda d: mean_rows(d.table.hit, d.unit, d.table.redrafted),
+    "repaired": lambda d: mean_rows(d.table.repaired, d.unit, d.table.redrafted),
     "redraft": lambda d: (d.table.gained[:, 1:-1].sum(1).astype(float), d.table.branches.astype(float), d.unit),
-    "nodes": lambda d: _mean_rows(d.table.nodes.sum(1) + 1, d.unit),
-    "gap": lambda d: _mean_rows(d.scores.accepted - d.scores.confidence, d.unit[d.scores.row]),
+    "nodes": lambda d: mean_rows(d.table.nodes.sum(1) + 1, d.unit),
+    "gap": lambda d: mean_rows(d.scores.accepted - d.scores.confidence, d.unit[d.scores.row]),
+    "brier": lambda d: mean_rows((d.scores.confidence - d.scores.accepted) ** 2, d.unit[d.scores.row]),
 }
-OF_DRAFTER = frozenset({"gap", "ece_above_chance"})  # figures of the first drafter alone
+OF_DRAFTER = frozenset({"gap", "brier", "ece_above_chance"})  # figures of the first drafter alone
 
 
 def first_difference(one: Sequence[Any], other: Sequence[Any]) -> int | None:

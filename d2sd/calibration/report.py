@@ -11,41 +11,34 @@ from typing import Any
 import numpy as np
 import orjson
 
-from d2sd.calibration.alternatives import HeadErrors, TemperatureAdvice, head_errors, temperature_advice
+from d2sd.calibration.alternatives import Head, TemperatureAdvice, head_report, temperature_advice
 from d2sd.calibration.boundaries import (
+    DraftConfidence,
     Gains,
-    Matrix,
-    Ranks,
     Second,
     actual_outcomes,
+    draft_confidence,
     gains,
-    outcome_matrix,
     predicted_outcomes,
-    rank_table,
     ranks,
     second_report,
 )
 from d2sd.calibration.comparison import Comparison, Side, compare
 from d2sd.calibration.resampling import Resampler
-from d2sd.calibration.scores import (
-    ConfidenceFigures,
-    Group,
-    PositionAcceptance,
-    acceptance_by_position,
-    bin_numbers,
-    by_domain,
-    confidence_figures,
-)
+from d2sd.calibration.scores import Group, bin_numbers, by_domain
 from d2sd.calibration.steps import (
     OTHER,
     UNSEEN,
     RunTables,
+    Scores,
+    StepTable,
     TableBuilder,
     observed,
     units,
 )
+from d2sd.calibration.text import count, decimal, digits
 from d2sd.calibration.thresholds import Stops, stop_report
-from d2sd.trace.events import StepDone
+from d2sd.trace.events import StepDone, html_of
 from d2sd.trace.metrics import DraftCosts, verdict, weights_of
 from d2sd.trace.text import encodable
 from d2sd.trace.trace import Trace
@@ -53,20 +46,17 @@ from d2sd.trace.trace import Trace
 OF_RUNS = ("run", "prompt", "domain", "prompt_tokens")  # fields of a header that differ from run to run
 
 
-@dataclass(frozen=True, slots=True)
-class Report(ConfidenceFigures):
+@dataclass(frozen=True, slots=True, repr=False)
+class Report(DraftConfidence):
     """Calibration figures of recorded runs. Figures of the confidence are about the first draft.
 
     runs, prompts, steps: numbers of runs, of distinct prompts, and of steps.
     of_paths: whether the scored positions are verified tree nodes, with the probability of the path to a node as its confidence. This
         is the case if no step has a block draft (EAGLE-3). Otherwise, the scored positions are those of first drafts.
     unit: name of the resampling unit of the intervals.
-    by_position: acceptance by position; includes tokens without a confidence.
-    matrix: numbers of steps by predicted and actual boundary.
-    ranks: how often the actual boundary was among those predicted as likeliest.
-    gains: tokens that each draft adds; ``gains.tokens_per_step`` is α.
+    gains: tokens that each draft adds; ``gains.tokens_per_step`` is α, and ``gains.nodes_per_step`` includes the anchor.
     advice: effect of fitted softmax temperatures; None if too few positions have probabilities at other temperatures.
-    head: ECE of a trained confidence head; None without such a head.
+    head: figures of a trained confidence head, and their differences from those of the softmax; None without such a head.
     second: figures of the second drafter's confidence; None without re-drafts.
     domains: figures by prompt group; empty if there is only one group.
     stops: effect of thresholds and shorter drafts; None without confidences.
@@ -77,15 +67,19 @@ class Report(ConfidenceFigures):
     steps: int
     of_paths: bool
     unit: str
-    by_position: tuple[PositionAcceptance, ...]
-    matrix: Matrix
-    ranks: Ranks
     gains: Gains
     advice: TemperatureAdvice | None
-    head: HeadErrors | None
+    head: Head | None
     second: Second | None = None
     domains: tuple[Group, ...] = ()
     stops: Stops | None = None
+
+    def __repr__(self) -> str:
+        figures = f"α {decimal(self.gains.tokens_per_step.value)}, ECE {digits(self.ece.value)}"
+        return f"<Report on {count(self.runs, 'run')} with {count(self.steps, 'step')}: {figures}>"
+
+    def _repr_html_(self) -> str:
+        return html_of(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the figures as JSON-ready data."""
@@ -104,7 +98,8 @@ class RunStatistics:
     def __init__(self, traces: Iterable[Trace] = ()):
         self._builder = TableBuilder()
         self._headers: dict[bytes, dict[str, Any]] = {}
-        self._num_branches: list[int | None] = []  # K of every run; None if it is unknown, or chosen for every step
+        # K of every run (None if it is unknown, or chosen for every step), and the kind of confidence that selected its prefixes
+        self._selections: list[tuple[int | None, str]] = []
         self.texts: list[bytes] = []
         self.ended = 0
         self.costs: DraftCosts | None = None
@@ -112,6 +107,9 @@ class RunStatistics:
         self._report: Report | None = None
         for trace in traces:
             self.add(trace)
+
+    def __repr__(self) -> str:
+        return f"<RunStatistics of {count(len(self), 'run')}>"
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -128,7 +126,8 @@ class RunStatistics:
         header = {name: value for name, value in trace.header.items() if name not in OF_RUNS}
         self._headers.setdefault(orjson.dumps(header, option=orjson.OPT_SORT_KEYS), header)
         config = header.get("config") or {}
-        self._num_branches.append(None if config.get("cost_aware") else config.get("num_branches"))
+        num_branches = None if config.get("cost_aware") else config.get("num_branches")
+        self._selections.append((num_branches, config.get("confidence", "softmax")))
         ids = np.array(trace.token_ids, dtype=np.int64)
         self.texts.append(blake2b(trace.prompt.encode("utf-8", "replace") + b"\0" + ids.tobytes()).digest())
         self.ended += len(ids) == 1 and not trace.steps
@@ -149,12 +148,12 @@ class RunStatistics:
         if self._report is None:
             table = self.counted().table
             redrafting = np.unique(table.run[table.selected > 0])
-            num_branches = {self._num_branches[run] for run in redrafting}
+            selections = {self._selections[run] for run in redrafting}
             self._report = _report(
                 self.counted(),
                 self.costs,
                 sequential={header.get("method") for header in self.headers} == {"draft_model"},
-                num_branches=num_branches.pop() if len(num_branches) == 1 else None,
+                selection=selections.pop() if len(selections) == 1 else (None, ""),
             )
         return self._report
 
@@ -164,33 +163,31 @@ class RunStatistics:
         return Side(tables.table, tables.prompts, weights_of(self.headers, "first_drafter"))
 
 
-def _report(tables: RunTables, costs: DraftCosts | None, sequential: bool, num_branches: int | None) -> Report:
+def _report(tables: RunTables, costs: DraftCosts | None, sequential: bool, selection: tuple[int | None, str]) -> Report:
     """Returns all figures. If the runs have no steps, the report has no observations.
 
     costs, sequential: as for ``stop_report``.
-    num_branches: K of the runs; None if it is unknown or differs.
+    selection: K of the runs (None if it is unknown or differs), and the kind of confidence that selected their prefixes (empty if it
+        differs).
     """
+    num_branches, by = selection
     table, scores = tables.table, tables.table.scores
     unit, name = units(table)
     resampler = Resampler(int(unit.max(initial=-1)) + 1)
     of_paths = len(tables.verified) > 0 and not len(scores)
     every = tables.verified if of_paths else scores
-    with_confidence = every.known()
     return Report(
         runs=table.runs,
         prompts=table.prompts,
         steps=len(table),
         of_paths=of_paths,
         unit=name,
-        **confidence_figures(with_confidence, unit, resampler),
-        by_position=tuple(acceptance_by_position(every)),
-        matrix=outcome_matrix(table),
-        ranks=rank_table(table, unit, resampler, num_branches),
+        **draft_confidence(table, every, unit, resampler, num_branches if by == "softmax" else None),
         gains=gains(table, unit, resampler),
         advice=None if of_paths else temperature_advice(tables, unit, resampler),
-        head=head_errors(tables, unit, resampler),
+        head=head_report(tables, unit, resampler, num_branches, by == "head"),
         second=second_report(tables, unit, resampler),
-        domains=by_domain(table, with_confidence, unit, tables.domains, resampler),
+        domains=by_domain(table, every.known(), unit, tables.domains, resampler),
         stops=stop_report(table, sequential, costs, tables.domains),
     )
 
@@ -273,13 +270,21 @@ class MeasuredRuns:
         * wanted: the target's token at the first rejection.
         * outcome: ``d2sd.trace.metrics.verdict``; empty if that is None.
 
+        "head": the columns predicted, rank and confidence by the confidence head; empty without a head. Ids of charts about the head
+        begin with "head-".
+
         "places": the marks of each chart that count a step. ``places[kind][chart][step]`` is a list of indices into the chart's
         marks. For kind "positions", it has one index per scored position; for kind "steps", the indices for the whole step.
         """
         tables, report, words = self.statistics.counted(), self.statistics.report(), self.words
         table, redrafted = tables.table, tables.redrafted
         scores = tables.verified if report.of_paths else table.scores
-        confidence = _by_step(len(table), scores.row, scores.confidence.round(4))
+        columns, of_positions, pairs = _predictions(table, scores)
+        confidence, head = columns["confidence"], dict[str, Any]()
+        if by_head := tables.by_head:
+            head, positions, more = _predictions(by_head, by_head.scores.known())
+            of_positions |= {f"head-{chart}": marks for chart, marks in positions.items()}
+            pairs |= {f"head-{chart}": marks for chart, marks in more.items()}
         if report.of_paths:
             matched = np.full(len(table), UNSEEN)
             matched[scores.row] = 0
@@ -289,38 +294,49 @@ class MeasuredRuns:
         else:
             matched, nodes = table.matched, [w.nodes for w in words]
             texts = [w.texts[: len(scored)] for w, scored in zip(words, confidence, strict=True)]
-        size, boundary = table.confidence.shape[1], ranks(table.confidence, table.boundary)
-        rank = np.where(table.rejected & (boundary < size), boundary + 1, 0)
-        outcomes, guesses = actual_outcomes(table), predicted_outcomes(table)
-        seen = np.flatnonzero(table.boundary_known)
         row, source = np.nonzero(table.gained)
         groups = {group.name: n for n, group in enumerate(report.domains)}
         group = np.array([groups.get(domain, -1) for domain in tables.domains], int)
-        depths = _by_step(len(table), scores.row, scores.position)
         steps = {
+            **columns,
             "run": table.run.tolist(),
             "step": table.step.tolist(),
             "matched": matched.tolist(),
-            "predicted": guesses.tolist(),
-            "happened": np.where(table.boundary_known, outcomes, -1).tolist(),
-            "rank": rank.tolist(),
-            "confidence": confidence,
-            "depths": depths,
+            "happened": np.where(table.boundary_known, actual_outcomes(table), -1).tolist(),
+            "depths": of_positions["positions"],
             "tokens": texts,
             "nodes": nodes,
             "wanted": [w.wanted for w in words],
             "outcome": [w.outcome for w in words],
         }
-        marks = {
-            "matrix": (seen, (outcomes * (size + 1) + guesses)[seen]),
-            "ranks": (np.flatnonzero(rank), rank[rank > 0] - 1),
+        pairs |= {
             "gains": (row, np.where(source == table.gained.shape[1] - 1, OTHER, source)),
             "second": (redrafted.row, bin_numbers(redrafted.confidence)),
             "domain": (np.arange(len(table)), group[table.run]),
         }
-        bins = _by_step(len(table), scores.row, bin_numbers(scores.confidence))
-        of_steps = {chart: _distinct(len(table), *pairs) for chart, pairs in marks.items()}
-        return {"steps": steps, "places": {"positions": {"uniform": bins, "positions": depths}, "steps": of_steps}}
+        of_steps = {chart: _distinct(len(table), *marks) for chart, marks in pairs.items()}
+        return {"steps": steps, "head": head, "places": {"positions": of_positions, "steps": of_steps}}
+
+
+def _predictions(table: StepTable, scores: Scores) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Returns the part of the list of steps that depends on the kind of confidence: columns by name, the marks of each scored
+    position by chart, and (rows of steps, marks) by chart.
+    """
+    size, boundary = table.confidence.shape[1], ranks(table.confidence, table.boundary)
+    rank = np.where(table.rejected & (boundary < size), boundary + 1, 0)
+    guesses, seen = predicted_outcomes(table), np.flatnonzero(table.boundary_known & table.has_confidence)
+    confidence, bins, depths = (
+        _by_step(len(table), scores.row, values)
+        for values in (scores.confidence.round(4), bin_numbers(scores.confidence), scores.position)
+    )
+    return (
+        {"predicted": guesses.tolist(), "rank": rank.tolist(), "confidence": confidence},
+        {"uniform": bins, "positions": depths},
+        {
+            "matrix": (seen, (actual_outcomes(table) * (size + 1) + guesses)[seen]),
+            "ranks": (np.flatnonzero(rank), rank[rank > 0] - 1),
+        },
+    )
 
 
 def _nodes(step: StepDone, count: int) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Reliability of a drafter's confidence: bins of a reliability diagram, ECE, and figures by prompt group.
+"""Reliability of a drafter's confidence: bins of a reliability diagram, ECE, Brier score, and figures by prompt group.
 
 Only positions up to the first rejection and within the committed text are scored, since the target's decision about later tokens
 is unknown.
@@ -131,6 +131,8 @@ class ConfidenceFigures:
     gap: accepted − confidence; negative if the drafter is over-confident.
     ece: expected calibration error, the mean |accepted − confidence| over the bins of ``uniform``, weighted by their counts.
     chance: expected ECE of a perfectly calibrated drafter.
+    brier: Brier score, the mean (confidence − accepted)² over the scored positions, where ``accepted`` is 0 or 1.
+    brier_chance: expected Brier score of a perfectly calibrated drafter with these confidences c, the mean c(1−c).
     uniform: bins of the reliability diagram.
     """
 
@@ -140,19 +142,23 @@ class ConfidenceFigures:
     gap: Estimate
     ece: Estimate
     chance: float | None
+    brier: Estimate
+    brier_chance: float | None
     uniform: tuple[Bin, ...]
 
 
 def confidence_figures(scores: Scores, unit: np.ndarray, resampler: Resampler) -> dict[str, Any]:
     """Returns the fields of ``ConfidenceFigures``. unit: resampling unit of each step, (N,)."""
-    any_scores = len(scores) > 0
+    any_scores, c = len(scores) > 0, scores.confidence
     return {
         "positions": len(scores),
-        "confidence": float(scores.confidence.mean()) if any_scores else None,
+        "confidence": float(c.mean()) if any_scores else None,
         "accepted": float(scores.accepted.mean()) if any_scores else None,
-        "gap": resampler.mean(scores.accepted - scores.confidence, unit[scores.row]),
+        "gap": resampler.mean(scores.accepted - c, unit[scores.row]),
         "ece": resampler.figure(*resampled_error(scores, unit, resampler)),
-        "chance": chance_error(scores.confidence) if any_scores else None,
+        "chance": chance_error(c) if any_scores else None,
+        "brier": resampler.mean((c - scores.accepted) ** 2, unit[scores.row]),
+        "brier_chance": float((c * (1 - c)).mean()) if any_scores else None,
         "uniform": tuple(reliability(scores)),
     }
 
@@ -165,7 +171,7 @@ class Group:
     """Figures of a prompt group.
 
     name: name of the group.
-    positions, confidence, accepted, gap, ece: as in ``ConfidenceFigures``.
+    positions, confidence, accepted, gap, ece, brier: as in ``ConfidenceFigures``.
     tokens: α.
     repaired: share of the re-drafted steps in which re-drafts added tokens at the true boundary.
     """
@@ -176,6 +182,7 @@ class Group:
     accepted: float | None
     gap: Estimate
     ece: float | None
+    brier: float | None
     tokens: Estimate
     repaired: Estimate
 
@@ -207,6 +214,7 @@ def by_domain(
                 # no interval with few units, since their resamples hardly differ
                 gap=gap if len(np.unique(unit[group_scores.row])) >= MIN_UNITS else Estimate(gap.value),
                 ece=figures["ece"].value,
+                brier=figures["brier"].value,
                 tokens=resampler.mean(table.committed[steps], unit[steps]),
                 repaired=resampler.share(table.repaired[redrafted], unit[redrafted]),
             )

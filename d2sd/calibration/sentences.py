@@ -4,29 +4,34 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from typing import NamedTuple
 
+from d2sd.calibration.boundaries import USUAL_K, DraftConfidence
 from d2sd.calibration.comparison import Comparison, Difference
 from d2sd.calibration.report import Report, RunStatistics, compare_runs
 from d2sd.calibration.resampling import wilson
-from d2sd.calibration.scores import Bin
+from d2sd.calibration.scores import Bin, PositionAcceptance
 from d2sd.calibration.text import (
+    Columns,
     Sentence,
+    Table,
     Tone,
     Write,
     change,
     count,
     decimal,
     digits,
+    first_page,
     listed,
     percent,
     signed,
     signed_decimal,
     with_interval,
 )
+from d2sd.trace.events import html_of
 
 MIN_POSITIONS = 200  # scored positions needed to judge a drafter
 MIN_IN_BIN = 30  # positions needed to judge a bin
@@ -36,6 +41,7 @@ MIN_STEPS = 30  # steps needed to judge boundaries or gains
 TRUSTED_ERROR = 0.05
 # A drafter is "slightly" over- or under-confident below the first gap between confidence and accepted share, "far" above the second.
 SLIGHT, FAR = 0.03, 0.1
+MAX_ROWS = 32  # rows of the table in a notebook
 MAX_UNSEEN = 0.05  # a larger share of steps with unknown boundary is mentioned
 
 # Reports.
@@ -51,13 +57,13 @@ def read_report(report: Report) -> list[Sentence]:
     if not report.positions:
         nothing = "no step drafted a block with a known boundary" if report.steps else "there are no steps"
         return [Sentence("few", f"Nothing to score: {nothing}.")]
-    verdict = _verdict(report)
+    positions = count(report.positions, "node" if report.of_paths else "scored position")
+    reliability = _reliability(report, f"{positions} from {count(report.runs, 'run')}")
     if report.of_paths:
         trees = "No block was drafted: every verified node of the trees is scored by the probability of its whole path."
-        return [Sentence("note", trees), verdict, *_ranges(report, verdict), _unit(report)]
+        return [Sentence("note", trees), *reliability, _unit(report)]
     return [
-        verdict,
-        *_ranges(report, verdict),
+        *reliability,
         *_boundary(report),
         *_temperature(report),
         *_head(report),
@@ -65,6 +71,17 @@ def read_report(report: Report) -> list[Sentence]:
         *_second(report),
         _unit(report),
     ]
+
+
+@html_of.register
+def _(report: Report) -> str:
+    columns: Columns[PositionAcceptance] = {
+        "position": lambda p: str(p.position),
+        "steps": lambda p: str(p.count),
+        "mean confidence": lambda p: percent(p.confidence),
+        "accepted": lambda p: percent(p.accepted),
+    }
+    return first_page([s.text for s in read_report(report)], Table.of(columns, report.by_position[:MAX_ROWS]))
 
 
 def _without_confidences(report: Report) -> Sentence:
@@ -78,33 +95,12 @@ def _without_confidences(report: Report) -> Sentence:
     )
 
 
-def _verdict(report: Report) -> Sentence:
-    positions = count(report.positions, "node" if report.of_paths else "scored position")
-    where = f"{positions} from {count(report.runs, 'run')}"
-    means = f"mean confidence {percent(report.confidence)}, accepted {percent(report.accepted)}"
-    if report.positions < MIN_POSITIONS:
-        return Sentence(
-            "few", f"Too little data for a verdict: {where}; at least {MIN_POSITIONS} are needed. So far: {means}."
-        )
-    gap, ece, chance = report.gap, report.ece.value or 0.0, report.chance or 0.0
-    off = f"ECE {with_interval(report.ece, digits)}, expected by chance {digits(chance)}"
-    if gap.excludes_zero:
-        word, tone = gap_words(gap.value or 0.0)
-        return Sentence(tone, f"The drafter is {word}: {means}; {off} ({where}).")
-    if ece <= max(TRUSTED_ERROR, 1.5 * chance):
-        return Sentence("good", f"The confidence can be trusted: {means}; {off} ({where}).")
-    return Sentence("mixed", f"The confidence is right on average, but not in all bins: {means}; {off} ({where}).")
+def _reliability(figures: DraftConfidence, where: str) -> Iterator[Sentence]:
+    """Yields the verdict, a sentence for each group of adjacent bins that are clearly over- or under-confident, and one about bins with
+    few positions.
 
-
-def gap_words(gap: float) -> tuple[str, Tone]:
-    """Returns the description and the tone of a significant gap. gap: accepted share − mean confidence."""
-    size = abs(gap)
-    much = "slightly " if size < SLIGHT else "far " if size > FAR else ""
-    return f"{much}{'over' if gap < 0 else 'under'}-confident", "mixed" if size < SLIGHT else "bad"
-
-
-def _ranges(report: Report, verdict: Sentence) -> Iterator[Sentence]:
-    """Yields a sentence for each group of adjacent bins that are clearly over- or under-confident, and one about bins with few positions."""
+    where: the number of positions, as text.
+    """
 
     def kind(b: Bin) -> str:
         if b.count < MIN_IN_BIN:
@@ -112,8 +108,10 @@ def _ranges(report: Report, verdict: Sentence) -> Iterator[Sentence]:
         low, high = wilson(b.accepted, b.count, CLEAR)
         return "over" if b.confidence > high else "under" if b.confidence < low else "fine"
 
+    verdict = _verdict(figures, where)
+    yield verdict
     ranges = defaultdict[str, list[list[tuple[int, Bin]]]](list)
-    for name, adjacent in groupby(enumerate(report.uniform), key=lambda place: kind(place[1])):
+    for name, adjacent in groupby(enumerate(figures.uniform), key=lambda place: kind(place[1])):
         ranges[name].append(list(adjacent))
     tones: dict[str, Tone] = {"over": "bad", "under": "mixed"}
     for word, tone in tones.items():
@@ -133,12 +131,35 @@ def _ranges(report: Report, verdict: Sentence) -> Iterator[Sentence]:
         yield Sentence("few", f"Too few positions at confidences of {spans}: fewer than {MIN_IN_BIN} per bin.")
 
 
+def _verdict(figures: DraftConfidence, where: str) -> Sentence:
+    means = f"mean confidence {percent(figures.confidence)}, accepted {percent(figures.accepted)}"
+    if figures.positions < MIN_POSITIONS:
+        return Sentence(
+            "few", f"Too little data for a verdict: {where}; at least {MIN_POSITIONS} are needed. So far: {means}."
+        )
+    gap, ece, chance = figures.gap, figures.ece.value or 0.0, figures.chance or 0.0
+    off = f"ECE {with_interval(figures.ece, digits)}, expected by chance {digits(chance)}"
+    if gap.excludes_zero:
+        word, tone = gap_words(gap.value or 0.0)
+        return Sentence(tone, f"The drafter is {word}: {means}; {off} ({where}).")
+    if ece <= max(TRUSTED_ERROR, 1.5 * chance):
+        return Sentence("good", f"The confidence can be trusted: {means}; {off} ({where}).")
+    return Sentence("mixed", f"The confidence is right on average, but not in all bins: {means}; {off} ({where}).")
+
+
+def gap_words(gap: float) -> tuple[str, Tone]:
+    """Returns the description and the tone of a significant gap. gap: accepted share − mean confidence."""
+    size = abs(gap)
+    much = "slightly " if size < SLIGHT else "far " if size > FAR else ""
+    return f"{much}{'over' if gap < 0 else 'under'}-confident", "mixed" if size < SLIGHT else "bad"
+
+
 def _span(places: Sequence[tuple[int, Bin]]) -> str:
     return f"{places[0][1].left:.1f}–{places[-1][1].right:.1f}"
 
 
-def _boundary(report: Report) -> Iterator[Sentence]:
-    ranks, matrix = report.ranks, report.matrix
+def _boundary(figures: DraftConfidence) -> Iterator[Sentence]:
+    ranks, matrix = figures.ranks, figures.matrix
     if ranks.steps < MIN_STEPS:
         if ranks.steps:
             yield Sentence("few", f"Too few rejected drafts to judge the predicted boundaries: {ranks.steps}.")
@@ -149,7 +170,7 @@ def _boundary(report: Report) -> Iterator[Sentence]:
         if not ranks.num_branches:
             what = f"the re-drafted prefixes ({ranks.mean_used:.1f} a step)"
     else:
-        k, steps = min(4, len(ranks.within)), ranks.steps
+        k, steps = min(USUAL_K, len(ranks.within)), ranks.steps
         hits, what, chance = ranks.within[k - 1], f"the {k} likeliest prefixes", ranks.chance[k - 1]
     assert hits.value is not None
     yield Sentence(
@@ -187,16 +208,23 @@ def _temperature(report: Report) -> Iterator[Sentence]:
 
 
 def _head(report: Report) -> Iterator[Sentence]:
+    """Yields the sentences about the confidence head, then a sentence for each difference from the softmax."""
     head = report.head
-    if head is None or head.head.value is None:
+    if head is None or not head.positions:
         return
-    better = "head" if (head.difference.value or 0.0) < 0 else "softmax"
-    verdict = f"the {better} is better" if head.difference.excludes_zero else "no clear difference"
-    yield Sentence(
-        "note",
-        f"ECE of the trained confidence head: {with_interval(head.head, digits)}; of the softmax: "
-        f"{with_interval(head.softmax, digits)}, over the same {count(head.positions, 'position')}; {verdict}.",
-    )
+    for said in (*_reliability(head, count(head.positions, "scored position")), *[*_boundary(head)][:1]):
+        chart = said.chart and f"head-{said.chart}"
+        yield replace(said, text=f"Confidence head: {within(said.text)}", chart=chart)
+    for d in (d for d in head.differences if d.count_a):
+        of_steps = d.name == "likeliest"
+        label, write = (f"True boundary among the {head.k} likeliest", percent) if of_steps else COMPARED[d.name][:2]
+        better = "head" if ((d.difference.value or 0.0) > 0) == of_steps else "softmax"
+        clear = f"the {better} is better" if d.difference.excludes_zero else "no clear difference"
+        yield Sentence(
+            "note",
+            f"{label}: {with_interval(d.b, write)} by the confidence head, {with_interval(d.a, write)} by the "
+            f"softmax (n = {d.count_a}); {clear}.",
+        )
 
 
 def _gains(report: Report) -> Iterator[Sentence]:
@@ -273,6 +301,7 @@ COMPARED = {
     "repaired": ComparedFigure("Rescued drafts", percent, signed, POINTS),
     "redraft": ComparedFigure("Tokens of a re-draft", digits, change, COUNTED),
     "gap": ComparedFigure("Accepted − confidence", signed, signed, POINTS),
+    "brier": ComparedFigure("Brier score", digits, change, RATED),
     "ece_above_chance": ComparedFigure("ECE above chance", digits, change, RATED),
 }
 TOO_FEW = "An interval needs at least four prompts or blocks of text."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from math import nan
 from typing import Any, Self
@@ -168,6 +168,11 @@ class RunTables:
     redrafted: Scores
     verified: Scores
     node: np.ndarray
+
+    @property
+    def by_head(self) -> StepTable | None:
+        """``table`` with the output of the confidence head as its confidences; None without a head."""
+        return replace(self.table, confidence=self.head) if self.head.size else None
 
 
 STEP_NUMBERS = ("run", "step", "drafted", "matched", "boundary", "selected", "hit", "repaired", "committed", "branches")

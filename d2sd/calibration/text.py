@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from d2sd.calibration.resampling import Estimate
-from d2sd.trace.text import aligned, escaped
+from d2sd.trace.text import aligned, encodable, escaped
 
 Item = TypeVar("Item")
 
@@ -147,3 +147,10 @@ class Table:
 def markdown_text(text: str) -> str:
     """Returns a text on one line, with ``|`` and ``<`` escaped for Markdown tables."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "\\<")
+
+
+def first_page(sentences: Sequence[str], table: Table) -> str:
+    """Returns sentences, the main one first, and a table as HTML for a notebook."""
+    main, *others = map(html.escape, sentences)
+    rest = "".join(f"<li>{sentence}</li>" for sentence in others)
+    return encodable(f'<div style="max-width:960px"><p><b>{main}</b></p><ul>{rest}</ul>{table.html()}</div>')

@@ -33,15 +33,13 @@ from d2sd.bench.shapes import LAYERS, SHAPES
 from d2sd.calibration.resampling import RESAMPLES
 from d2sd.calibration.text import Columns, Table
 from d2sd.cli.common import (
-    add_output,
     add_run_arguments,
-    check_folder,
-    check_output,
     decode_config,
     load_engine,
     prepare_engine,
     print_json,
 )
+from d2sd.cli.outputs import add_output, check_folder, check_output, lock_output
 from d2sd.config import DTYPE_NAMES, PASSES, DecodeConfig, check_choice, check_device
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
@@ -291,6 +289,8 @@ def _run_gpu(arguments: argparse.Namespace) -> int:
 
     device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
     stem = f"gpu-{arguments.shape}-{'cuda' if device.startswith('cuda') else device}"
+    if not arguments.out:
+        lock_output(arguments, out)
     make_folder(out)
     for ending in ("json", "md"):
         check_output(arguments, out / f"{stem}.{ending}")

@@ -4,7 +4,8 @@ Also show where drafting should stop: how confidence thresholds and shorter draf
 With the costs of this machine or of --costs, also show how they would change the time per token.
 
 With --json, print one object with a key for each prompt group ("all" first). Each value has the fields of d2sd.calibration.Report.
-Every figure has a value, and the limits low and high of its 95% interval (null for too few prompts). gains.tokens_per_step is α.
+Every figure has a value, and the limits low and high of its 95% interval (null for too few prompts). gains.tokens_per_step is α;
+gains.nodes_per_step counts the anchor too.
 """
 
 from __future__ import annotations
@@ -15,13 +16,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from d2sd.calibration import RunStatistics, read_report
+from d2sd.calibration.boundaries import DraftConfidence
 from d2sd.calibration.text import count, decimal, digits, with_interval
 from d2sd.calibration.thresholds import caption, stop_sentences, stop_table
 from d2sd.cli.common import (
     add_costs_argument,
-    add_output,
     add_run_arguments,
-    check_folder,
     decode_config,
     ended_at_once,
     prepare_engine,
@@ -29,6 +29,7 @@ from d2sd.cli.common import (
     read_sets,
     record_runs,
 )
+from d2sd.cli.outputs import add_output, check_folder
 from d2sd.costs.machines import CHAINLESS, StageCosts, machine_of
 from d2sd.errors import InputError
 from d2sd.trace.files import write_whole
@@ -141,13 +142,22 @@ def _text(name: str, runs: RunStatistics) -> Iterator[str]:
     yield title
     yield from (f"  {s.text}" for s in read_report(report))
     if report.positions:
-        yield f"  ECE {with_interval(report.ece, digits)}"
-        shares = (f"{b.confidence:.2f}→{b.accepted:.2f} ({b.count})" for b in report.uniform if b.count)
-        yield f"  confidence → accepted (count): {', '.join(shares)}"
-        if not report.of_paths:
-            rates = [(k, f.value) for k, f in enumerate(report.ranks.within, 1) if k in SHOWN_K]
-            hits = ", ".join(f"{k}: {rate:.0%}" for k, rate in rates if rate is not None)
-            yield f"  true boundary within the top {hits}"
+        yield from (f"  {line}" for line in _of_confidence(report))
+        if report.head and name == "all":
+            yield from (f"  confidence head: {line}" for line in _of_confidence(report.head))
     yield from (f"  {s.text}" for s in stop_sentences(report.stops, report.head is not None))
     if report.stops is not None and name == "all":
         yield from (f"  {line}" for line in (caption(report.stops), *stop_table(report.stops).lines()))
+
+
+def _of_confidence(figures: DraftConfidence) -> Iterator[str]:
+    """Yields the lines of figures about one kind of confidence."""
+    yield f"ECE {with_interval(figures.ece, digits)}, expected by chance {digits(figures.chance)}"
+    yield f"Brier score {with_interval(figures.brier, digits)}, expected by chance {digits(figures.brier_chance)}"
+    bins = (f"{b.confidence:.2f}→{b.accepted:.2f} ({b.count})" for b in figures.uniform if b.count)
+    yield f"confidence → accepted (count): {', '.join(bins)}"
+    positions = (f"{p.position}: {decimal(p.confidence)}→{p.accepted:.2f} ({p.count})" for p in figures.by_position)
+    yield f"by position: {', '.join(positions)}"
+    rates = [(k, f.value) for k, f in enumerate(figures.ranks.within, 1) if k in SHOWN_K]
+    if hits := ", ".join(f"{k}: {rate:.0%}" for k, rate in rates if rate is not None):
+        yield f"true boundary within the top {hits}"

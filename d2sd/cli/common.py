@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from d2sd.costs.machines import MACHINES
 from d2sd.errors import InputError
 from d2sd.folders.model_sets import ModelSet, check_models, resolve
 from d2sd.logs import read_runs
-from d2sd.trace.files import make_folder, write_whole
+from d2sd.trace.files import utf8_lines, write_whole
 from d2sd.trace.text import printable, progress
 from d2sd.trace.trace import Trace, load_trace
 
@@ -127,104 +128,6 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_arguments(parser)
     add_decode_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-
-
-# Output files and folders. ``main`` checks them before a command runs.
-
-
-def add_output(
-    parser: argparse._ActionsContainer, *flags: str, folder: bool = False, markers: Sequence[str] = (), **options: Any
-) -> None:
-    """Adds an option that names a file or folder to write. If ``markers`` is empty, also adds the option ``--force``.
-
-    folder: whether the output is a folder. If ``markers`` is empty, the command itself must check the folder with ``check_folder``.
-    markers: for commands that can resume an earlier run: suffixes such as ``/pair.json``. If the file output + suffix exists, the
-        output is that of an earlier run and may be continued. Other existing content is rejected.
-    options: arguments of ``add_argument``.
-    """
-    action = parser.add_argument(*flags, **options)
-    outputs = parser.get_default("outputs") or {}
-    parser.set_defaults(outputs={**outputs, action.dest: (folder, tuple(markers))})
-    if not markers and "--force" not in parser._option_string_actions:
-        parser.add_argument("--force", action="store_true", help="replace existing files")
-
-
-def check_outputs(arguments: argparse.Namespace) -> None:
-    """Raises ``InputError`` if an output cannot be written, or if it exists and ``--force`` is not given."""
-    outputs: list[Path] = []
-    for dest, (folder, markers) in getattr(arguments, "outputs", {}).items():
-        value = getattr(arguments, dest)
-        if value is None or str(value) == "-" or _is_device(path := Path(value)):
-            continue
-        if any(path.resolve() == other.resolve() for other in outputs):
-            raise InputError(f"{path} is named for two outputs; give them different names")
-        outputs.append(path)
-        if markers:
-            _check_resumable(arguments, path, folder, markers)
-        elif not folder:
-            check_output(arguments, path)
-
-
-def check_output(arguments: argparse.Namespace, path: Path) -> None:
-    """Raises ``InputError`` if a file cannot be written, is an input of the command, or exists and ``--force`` is not given."""
-    if _is_device(path):
-        return
-    if path.is_dir():
-        raise InputError(f"cannot write {path}: it is a folder")
-    if not path.parent.is_dir():
-        raise InputError(f"cannot write {path}: there is no folder {path.parent}")
-    if not path.exists():
-        return
-    if any(path.samefile(other) for other in _input_files(arguments)):
-        raise InputError(f"{path} is an input of this command; name another output file")
-    if not arguments.force:
-        raise InputError(f"{path} already exists; name another file, or replace it with --force")
-
-
-def check_folder(folder: Path) -> None:
-    """Creates a folder for the outputs of a command. Raises ``InputError`` if that fails or if the folder is not empty."""
-    if folder.is_dir() and any(folder.iterdir()):
-        raise InputError(f"the folder {folder} is not empty; name another folder")
-    make_folder(folder)
-
-
-def _check_resumable(arguments: argparse.Namespace, path: Path, folder: bool, markers: Sequence[str]) -> None:
-    """Raises ``InputError`` if an output is an input of the command, or has content that the command did not write.
-
-    folder, markers: as for ``add_output``.
-    """
-    if not path.exists():
-        return
-    if any(path.samefile(other) for other in _named_paths(arguments)):
-        raise InputError(f"{path} is an input of this command; name another output")
-    if folder != path.is_dir():
-        raise InputError(f"{path} is {'not a' if folder else 'a'} folder; name another output")
-    full = any(path.iterdir()) if folder else path.stat().st_size
-    if full and not any(Path(f"{path}{ending}").exists() for ending in markers):
-        raise InputError(
-            f"{path} contains something that this command did not write; name another {'folder' if folder else 'file'}"
-        )
-
-
-def _is_device(path: Path) -> bool:
-    return str(path).startswith("/dev/") or (path.exists() and not path.is_file() and not path.is_dir())
-
-
-def _named_paths(arguments: argparse.Namespace) -> Iterator[Path]:
-    """Yields the existing files and folders that the arguments name, except outputs."""
-    for name, value in vars(arguments).items():
-        if name in ("argv", "command", "outputs", *arguments.outputs):
-            continue
-        for item in value if isinstance(value, (list, tuple)) else [value]:
-            with suppress(OSError, ValueError):  # raised for values that cannot be paths
-                if isinstance(item, (str, Path)) and str(item) and Path(item).exists():
-                    yield Path(item)
-
-
-def _input_files(arguments: argparse.Namespace) -> Iterator[Path]:
-    """Yields the files that the arguments name, except outputs, and the files directly inside the folders that they name."""
-    for path in _named_paths(arguments):
-        yield from (p for p in (path.iterdir() if path.is_dir() else (path,)) if p.is_file())
 
 
 def prepare_engine(
@@ -368,11 +271,7 @@ def read_text(path: str) -> str:
         raise InputError(f"cannot read the prompt file {path}: {error.strerror}") from None
     if len(raw) > MAX_PROMPT_BYTES:
         raise InputError(f"the prompt file {path} is larger than 1 MiB")
-    try:
-        return raw.decode()
-    except UnicodeDecodeError as error:
-        number = raw.count(b"\n", 0, error.start) + 1
-        raise InputError(f"the prompt file {path}, line {number}: not UTF-8; save the file in that encoding") from None
+    return "".join(text for _, text in utf8_lines(BytesIO(raw), f"the prompt file {path}"))
 
 
 def write_report(report: str, out: Path | None) -> None:

@@ -11,7 +11,8 @@ from d2sd.calibration import RunStatistics
 from d2sd.calibration.comparison import Comparison
 from d2sd.calibration.sentences import COMPARED, compare_sides, difference_words
 from d2sd.calibration.text import count
-from d2sd.cli.common import add_output, print_json, read_sets
+from d2sd.cli.common import print_json, read_sets
+from d2sd.cli.outputs import add_output
 from d2sd.methods import unused
 from d2sd.trace.files import write_whole
 from d2sd.trace.metrics import what_differs

@@ -10,7 +10,8 @@ import argparse
 from pathlib import Path
 
 from d2sd.bench.prompts import read_prompts
-from d2sd.cli.common import FAULT_NAMED, add_output, add_text_arguments, naming, print_json, write_report
+from d2sd.cli.common import FAULT_NAMED, add_text_arguments, naming, print_json, write_report
+from d2sd.cli.outputs import add_output
 from d2sd.config import DTYPE_NAMES, DecodeConfig, check_choice
 from d2sd.doctor.asked import PROMPTS, Asked
 from d2sd.errors import InputError

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from d2sd.cli.common import (
     add_decode_arguments,
     add_model_arguments,
-    add_output,
     decode_config,
     ended_at_once,
     load_engine,
@@ -18,6 +17,7 @@ from d2sd.cli.common import (
     read_text,
     tell_of_template,
 )
+from d2sd.cli.outputs import add_output
 from d2sd.config import check_prompt
 from d2sd.methods import METHODS
 from d2sd.trace.events import Event, Finished, PrefillDone, StepDone

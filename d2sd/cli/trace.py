@@ -14,11 +14,13 @@ from typing import Any
 
 from d2sd.bench.prompts import read_prompts
 from d2sd.calibration.text import count, decimal
-from d2sd.cli.common import add_command, add_limit_argument, add_output, check_output, print_json
-from d2sd.cli.description import MISSING, describe_run, describe_step, not_logged
+from d2sd.cli.common import add_command, add_limit_argument, print_json
+from d2sd.cli.description import MISSING, describe_run, not_logged
+from d2sd.cli.outputs import add_output, check_output, lock_output
 from d2sd.errors import InputError
 from d2sd.logs import Figures, import_log, open_texts, read_runs
 from d2sd.logs.serving import ENGINES, Server, complete
+from d2sd.trace.description import describe_step
 from d2sd.trace.events import StepDone
 from d2sd.trace.files import write_whole
 from d2sd.trace.metrics import acceptance_by_depth
@@ -231,6 +233,8 @@ def _import(arguments: argparse.Namespace) -> None:
     """Writes the requests of a log to a file of traces. Prints totals for requests without steps, which cannot be written."""
     name = Path(arguments.file).name.removesuffix(".gz")
     out = Path(arguments.output or f"{Path(name).stem}.trace.jsonl")
+    if not arguments.output:
+        lock_output(arguments, out)
     skipped: list[str] = []
     bad = skipped.append if arguments.skip_bad else None
     written = _write_traces(import_log(arguments.file, open_texts(arguments.tokenizer), bad=bad), out, arguments)

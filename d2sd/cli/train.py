@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from d2sd.bench.prompts import is_data_set, read_data_set
-from d2sd.cli.common import add_command, add_output, ended_at_once
+from d2sd.cli.common import add_command, ended_at_once
+from d2sd.cli.outputs import add_output
 from d2sd.config import DTYPE_NAMES, DecodeConfig
 from d2sd.errors import InputError
 from d2sd.folders.model_sets import check_models, resolve

@@ -29,7 +29,6 @@ from d2sd.cli.common import (
     add_costs_argument,
     add_limit_argument,
     add_model_arguments,
-    add_output,
     checked_models,
     ended_at_once,
     load_engine,
@@ -38,6 +37,7 @@ from d2sd.cli.common import (
     record_runs,
     tell_of_template,
 )
+from d2sd.cli.outputs import add_output
 from d2sd.config import DecodeConfig
 from d2sd.costs.machines import StageCosts, machine_of
 from d2sd.errors import InputError, first_line

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +11,8 @@ import msgspec
 from filelock import FileLock
 
 from d2sd.costs.machines import STAGES, Curve, StageCosts
+from d2sd.errors import InputError
+from d2sd.trace.files import write_whole
 
 PASSES = 2  # part of every key; to be increased when a change of the code makes passes faster or slower
 MOST = 64  # maximum number of tables in the file; the newest table is the last one
@@ -70,18 +71,9 @@ def keep_costs(file: Path, key: Sequence[object], costs: StageCosts) -> None:
         with FileLock(f"{file}.lock", timeout=WAIT):  # otherwise concurrent additions could be lost
             tables = [table for table in _tables(file) if table.key != _text(key)][-(MOST - 1) :]
             added = KeptTimes(_text(key), **stages, other=costs.other, measured=costs.measured, context=costs.context)
-            _replace(file, msgspec.json.encode([*tables, added]))
-    except OSError:  # includes the timeout of the lock
+            write_whole(file, msgspec.json.encode([*tables, added]))
+    except (OSError, InputError):  # includes the timeout of the lock
         return
-
-
-def _replace(file: Path, content: bytes) -> None:
-    fresh = file.with_name(f"{file.name}.new")
-    try:
-        fresh.write_bytes(content)
-        os.replace(fresh, file)  # atomic: other processes see the old file or the new one
-    finally:
-        fresh.unlink(missing_ok=True)
 
 
 def _text(key: Sequence[object]) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.trace.metrics import DraftCosts, Work
 
 STAGES = ("first_draft", "second_draft", "verify")
@@ -131,37 +131,30 @@ class StageCosts:
     def to_dict(self) -> dict[str, Any]:
         """Returns JSON-ready data: name, source, and the milliseconds of each stage as points (rows, milliseconds)."""
         stages = {s: [[rows, round(1e3 * t, 4)] for rows, t in getattr(self, s).points] for s in STAGES}
-        milliseconds = {**stages, "other": round(1e3 * self.other, 4)}
-        return {"machine": self.name, "source": self.source, "milliseconds": milliseconds}
+        return {
+            "machine": self.name,
+            "source": self.source,
+            "milliseconds": {**stages, "other": round(1e3 * self.other, 4)},
+        }
 
 
 # Figures reported in the D²SD paper, and the machine derived from them.
 
 SOURCE = "D²SD, arXiv 2606.04446: Qwen3-8B, temperature 0, γ = 16, K = 4, one H200"
-# data set → column → (speedup over plain decoding, α)
-FIGURES: dict[str, dict[str, tuple[float, float]]] = {
-    "GSM8K": {
-        "dflash": (5.51, 6.96), "eagle3": (4.14, 6.36), "d2sd": (6.54, 9.21), "dflash_resample": (6.18, 7.33),
-        "dflash_twice": (5.76, 7.95), "d2sd_three_level": (6.25, 9.89),
-    },
-    "MATH": {
-        "dflash": (5.11, 6.55), "eagle3": (4.11, 6.44), "d2sd": (6.03, 8.56), "dflash_resample": (5.67, 6.82),
-        "dflash_twice": (5.28, 7.35), "d2sd_three_level": (5.79, 9.27),
-    },
-    "AIME25": {"dflash": (4.32, 5.49), "eagle3": (4.03, 6.33), "d2sd": (5.10, 7.26)},
-    "HumanEval": {"dflash": (4.39, 5.50), "eagle3": (3.85, 5.92), "d2sd": (5.37, 7.47)},
-    "MBPP": {
-        "dflash": (4.07, 5.09), "eagle3": (3.92, 6.03), "d2sd": (5.03, 6.96), "dflash_resample": (4.66, 5.47),
-        "dflash_twice": (4.36, 5.90), "d2sd_three_level": (4.85, 7.58),
-    },
-    "LiveCodeBench": {"dflash": (3.88, 4.86), "eagle3": (3.70, 5.93), "d2sd": (4.62, 6.44)},
-    "MT-Bench": {
-        "dflash": (3.23, 4.41), "eagle3": (3.35, 5.22), "d2sd": (3.80, 5.75), "dflash_resample": (3.74, 4.70),
-        "dflash_twice": (3.35, 4.91), "d2sd_three_level": (3.63, 6.20),
-    },
-    "Alpaca": {"dflash": (2.79, 3.59), "eagle3": (3.30, 5.09), "d2sd": (3.38, 4.74)},
-    "average of 8": {"dflash": (4.16, 5.31), "eagle3": (3.80, 5.91), "d2sd": (4.98, 7.05)},
-}  # fmt: skip
+COLUMNS = ("dflash", "eagle3", "d2sd", "dflash_resample", "dflash_twice", "d2sd_three_level")
+# data set → (speedup over plain decoding, α) of each column; some data sets have only the first three columns
+ROWS = {
+    "GSM8K": ((5.51, 6.96), (4.14, 6.36), (6.54, 9.21), (6.18, 7.33), (5.76, 7.95), (6.25, 9.89)),
+    "MATH": ((5.11, 6.55), (4.11, 6.44), (6.03, 8.56), (5.67, 6.82), (5.28, 7.35), (5.79, 9.27)),
+    "AIME25": ((4.32, 5.49), (4.03, 6.33), (5.10, 7.26)),
+    "HumanEval": ((4.39, 5.50), (3.85, 5.92), (5.37, 7.47)),
+    "MBPP": ((4.07, 5.09), (3.92, 6.03), (5.03, 6.96), (4.66, 5.47), (4.36, 5.90), (4.85, 7.58)),
+    "LiveCodeBench": ((3.88, 4.86), (3.70, 5.93), (4.62, 6.44)),
+    "MT-Bench": ((3.23, 4.41), (3.35, 5.22), (3.80, 5.75), (3.74, 4.70), (3.35, 4.91), (3.63, 6.20)),
+    "Alpaca": ((2.79, 3.59), (3.30, 5.09), (3.38, 4.74)),
+    "average of 8": ((4.16, 5.31), (3.80, 5.91), (4.98, 7.05)),
+}
+FIGURES = {data: dict(zip(COLUMNS, row, strict=False)) for data, row in ROWS.items()}
 GAMMA, BRANCHES = 16, 4
 
 
@@ -236,8 +229,7 @@ def h200(method: str) -> StageCosts:
 
 def machine_of(name: str) -> StageCosts:
     """Returns the machine whose id is ``name``. Raises ``InputError`` if there is none."""
-    if name not in MACHINES:
-        raise InputError(f"there is no machine {name!r}; choose one of: {', '.join(MACHINES)}")
+    require(name in MACHINES, f"there is no machine {name!r}; choose one of: {', '.join(MACHINES)}")
     return MACHINES[name]
 
 

@@ -123,9 +123,7 @@ class ThreadShare:
     thread: function that returns the CPU time of the calling thread in seconds.
     """
 
-    def __init__(
-        self, wall: Callable[[], float] = time.perf_counter, thread: Callable[[], float] = time.thread_time
-    ) -> None:
+    def __init__(self, wall: Callable[[], float] = time.perf_counter, thread: Callable[[], float] = time.thread_time):
         self._clocks = wall, thread
         self._seconds = [0.0, 0.0]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from d2sd.calibration.replays import DraftingRun
+from d2sd.calibration.replays import DraftingRun, DraftPosition
+from d2sd.calibration.text import Columns, Table, count, decimal, first_page, percent, with_interval
 from d2sd.doctor.asked import Asked
 from d2sd.doctor.changes import Variant
 from d2sd.doctor.exchange import Reference
@@ -52,7 +53,7 @@ class Diagnosis:
         return self.cause not in ("unknown", "none", "failed")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Findings:
     """What an examination has shown about one drafter so far.
 
@@ -89,6 +90,30 @@ class Findings:
     templates: tuple[TemplateTrial, ...] = ()
     failures: tuple[Failure, ...] = ()
     diagnosis: Diagnosis | None = None
+
+    def __repr__(self) -> str:
+        return f"<Findings on {self.asked.name or self.asked.drafter}: {self._sentences()[0]}>"
+
+    def _repr_html_(self) -> str:
+        columns: Columns[DraftPosition] = {
+            "position": lambda p: str(p.number),
+            "steps": lambda p: str(p.steps),
+            "accepted": lambda p: percent(p.share),
+            "expected by the drafter": lambda p: percent(p.belief),
+        }
+        return first_page(self._sentences(), Table.of(columns, self.run.positions if self.run else ()))
+
+    def _sentences(self) -> list[str]:
+        """Returns the diagnosis, the fix, α, faults of the folder, and the changes that help."""
+        run, diagnosis = self.run, self.diagnosis
+        return [
+            diagnosis.sentence if diagnosis else "Stopped before the end.",
+            *([f"To fix: {diagnosis.fix}"] if diagnosis and diagnosis.fix else []),
+            *([f"α {with_interval(run.estimate, decimal)} on {count(len(run.walks), 'prompt')}."] if run else []),
+            *(f"{check.name}: {check.finding}." for check in self.checks if check.state == "fault"),
+            *(f"{trial.variant.description}: α {trial.run.alpha:.2f}." for trial in self.helping[:5]),
+            *(f"Not done: {failure.part} failed ({failure.reason})." for failure in self.failures),
+        ]
 
     @property
     def names_fault(self) -> bool:

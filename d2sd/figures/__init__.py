@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from d2sd.figures.calibration import CalibrationFigures, calibration_panels, calibration_results
 from d2sd.figures.intervals import differences_panel
+from d2sd.figures.notebook import show
 from d2sd.figures.report import report_page
 from d2sd.figures.style import Panel
-from d2sd.figures.viewer import show
 
 __all__ = [
     "CalibrationFigures",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any
 
 from d2sd.calibration import Estimate
 from d2sd.calibration.boundaries import Gain, Gains, Matrix, Ranks
@@ -33,7 +32,7 @@ from d2sd.figures.style import (
     PANEL,
     ROW,
     Panel,
-    Trace,
+    Properties,
     axis,
     bars,
     draw,
@@ -68,7 +67,7 @@ def matrix_panel(matrix: Matrix) -> Panel:
         for n, label in enumerate(labels)
     ]
     most = max([1, *chain.from_iterable(counts)])
-    cells: Trace = {
+    cells = {
         "type": "heatmap",
         "x": places,
         "y": places,
@@ -99,7 +98,7 @@ def matrix_panel(matrix: Matrix) -> Panel:
     figure = draw(
         [cells],
         height=max(HEIGHT, 84 + 22 * len(outcomes)),
-        margin={"l": 44, "r": 12, "t": 60, "b": 12},
+        margin={"t": 60, "b": 12},
         plot_bgcolor=COLOURS["sunken"],
         shapes=diagonal,
         xaxis=places_axis(ticks, "predicted", side="top", tickangle=0),
@@ -150,7 +149,7 @@ def ranks_panel(ranks: Ranks) -> Panel:
     table = Table(("Rank = K", "Steps", "Share", "Among the K likeliest", "At random"), rows)
     hovers = hover_texts(table)
 
-    def ranked(name: str, kind: str, part: slice) -> Trace:
+    def ranked(name: str, kind: str, part: slice) -> Properties:
         marks = [rank - 1 for rank in numbers[part]]
         return bars(numbers[part], shares[part], fill(kind), hovers[part], name=name, width=BAR, customdata=marks)
 
@@ -169,7 +168,7 @@ def ranks_panel(ranks: Ranks) -> Panel:
         ),
         scatter("lines", numbers, chance, name="K at random", line={"color": MUTED, "width": 1.5, "dash": "dot"}),
     ]
-    flag: dict[str, Any] = {}
+    flag: Properties = {}
     if 0 < used <= len(counts) and ranks.steps:
         label = {
             "text": f"K = {used}: {percent(within[used - 1].value)}",
@@ -247,7 +246,7 @@ def gains_panel(gains: Gains) -> Panel:
     figure = draw(
         traces,
         height=130 + ROW * (last + 1),
-        margin={"l": 30, "r": 12, "t": 28, "b": 74},
+        margin={"l": 30, "t": 28},
         xaxis=axis("tokens a step", domain=[0, 0.52], rangemode="tozero"),
         xaxis2=axis(
             "nodes a step, share wasted", domain=[0.58, 1], anchor="y", range=[0, most * 1.9], showgrid=False, nticks=4
@@ -280,13 +279,14 @@ def groups_panel(groups: Sequence[Group]) -> Panel:
             percent(g.accepted),
             with_interval(g.gap, signed),
             digits(g.ece),
+            digits(g.brier),
             with_interval(g.tokens, decimal),
             with_interval(g.repaired),
         )
         for place, g in enumerate(groups)
     )
     table = Table(
-        ("Group", "Positions", "Confidence", "Accepted", "Gap (95% interval)", "ECE", "α", "Repaired"),
+        ("Group", "Positions", "Confidence", "Accepted", "Gap (95% interval)", "ECE", "Brier score", "α", "Repaired"),
         rows,
     )
     hovers = hover_texts(table, [g.positions for g in groups])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import plotly.graph_objects as go
 
 from d2sd.calibration import Bin, Estimate, Report, RunStatistics, Sentence, read_report
-from d2sd.calibration.boundaries import Second
+from d2sd.calibration.boundaries import DraftConfidence, Second
 from d2sd.calibration.scores import PositionAcceptance
 from d2sd.calibration.text import Table, Write, count, digits, percent
 from d2sd.calibration.thresholds import THRESHOLDS, Stop, Stops, caption, stop_sentences, stop_table, verdict
@@ -23,8 +23,8 @@ from d2sd.figures.style import (
     PANEL,
     Legend,
     Panel,
+    Properties,
     Stat,
-    Trace,
     axis,
     bars,
     draw,
@@ -40,7 +40,7 @@ from d2sd.figures.style import (
 COUNTS = 0.13  # height of the bars of counts, as a share of the figure's height
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CalibrationFigures:
     """The parts of a calibration that the page and the reports show.
 
@@ -53,10 +53,12 @@ class CalibrationFigures:
     stats: tuple[Stat, ...]
     panels: tuple[Panel, ...]
 
+    def __repr__(self) -> str:
+        return f"<CalibrationFigures: {len(self.panels)} panels>"
+
     def to_dict(self) -> dict[str, Any]:
         """Returns everything as JSON-ready data."""
-        panels = [panel.to_dict() for panel in self.panels]
-        return {"reading": self.reading, "stats": self.stats, "panels": panels}
+        return {"reading": self.reading, "stats": self.stats, "panels": [panel.to_dict() for panel in self.panels]}
 
 
 def calibration_results(runs: RunStatistics) -> CalibrationFigures:
@@ -71,13 +73,9 @@ def calibration_results(runs: RunStatistics) -> CalibrationFigures:
 
 def headline(report: Report) -> Iterator[Stat]:
     """Yields the headline numbers of a report. Numbers about re-drafts are left out if there were no re-drafts."""
-    yield Stat(
-        "ECE",
-        digits(report.ece.value),
-        "" if report.confidence is None else f"{_range(report.ece)}; chance {digits(report.chance)}",
-        "Expected calibration error: the mean absolute difference between confidence and acceptance over ten bins of equal width. 0 is "
-        "perfect. “Chance” is the error that a perfectly calibrated drafter would show with the same number of tokens.",
-    )
+    yield from _errors(report)
+    if report.head is not None:
+        yield from (replace(stat, name=f"{stat.name}, confidence head") for stat in _errors(report.head))
     ranks = report.ranks
     if ranks.repaired.value is None:
         return
@@ -98,6 +96,24 @@ def headline(report: Report) -> Iterator[Stat]:
     )
 
 
+def _errors(figures: DraftConfidence) -> Iterator[Stat]:
+    """Yields ECE and Brier score."""
+    ece = (
+        "Expected calibration error: the mean absolute difference between confidence and acceptance over ten bins of equal width. 0 is "
+        "perfect. “Chance” is the error that a perfectly calibrated drafter would show with the same number of tokens."
+    )
+    brier = (
+        "Mean of (confidence − outcome)², where the outcome is 1 for an accepted token, else 0. “Chance” is the mean for a perfectly "
+        "calibrated drafter with these confidences."
+    )
+    for name, figure, chance, meaning in (
+        ("ECE", figures.ece, figures.chance, ece),
+        ("Brier score", figures.brier, figures.brier_chance, brier),
+    ):
+        note = "" if chance is None else f"{_range(figure)}; chance {digits(chance)}"
+        yield Stat(name, digits(figure.value), note, meaning)
+
+
 def _range(figure: Estimate, write: Write = digits) -> str:
     return "no interval" if figure.low is None else f"{write(figure.low)} to {write(figure.high)}"
 
@@ -109,14 +125,7 @@ def calibration_panels(report: Report) -> Iterator[Panel]:
     """
     if not report.steps:
         return
-    question = "Of the tokens drafted with this confidence, how many does the target accept?"
-    # one legend for two neighbouring figures: by confidence and by position
-    legend = _legend([*report.uniform, *report.by_position])
-    yield _reliability("uniform", "Reliability", question, report.uniform, legend)
-    yield _by_position(report.by_position)
-    if any(map(any, report.matrix.counts)):
-        yield matrix_panel(report.matrix)
-        yield ranks_panel(report.ranks)
+    yield from _of_confidence(report)
     if report.stops is not None:
         yield stops_panel(report.stops)
     yield gains_panel(report.gains)
@@ -124,6 +133,21 @@ def calibration_panels(report: Report) -> Iterator[Panel]:
         yield _second(report.second)
     if report.domains:
         yield groups_panel(report.domains)
+    if report.head is not None and report.head.positions:
+        for panel in _of_confidence(report.head):
+            names = {place: f"Confidence head: {name}" for place, name in panel.names.items()}
+            yield replace(panel, id=f"head-{panel.id}", title=f"{panel.title}, confidence head", names=names)
+
+
+def _of_confidence(figures: DraftConfidence) -> Iterator[Panel]:
+    question = "Of the tokens drafted with this confidence, how many does the target accept?"
+    # one legend for two neighbouring figures: by confidence and by position
+    legend = _legend([*figures.uniform, *figures.by_position])
+    yield _reliability("uniform", "Reliability", question, figures.uniform, legend)
+    yield _by_position(figures.by_position)
+    if any(map(any, figures.matrix.counts)):
+        yield matrix_panel(figures.matrix)
+        yield ranks_panel(figures.ranks)
 
 
 # Confidence and acceptance, by bin of confidence or by position.
@@ -141,7 +165,7 @@ def _reliability(
     name: beginning of the names of all marks.
     """
     edges = [*(b.left for b in bins), 1.0]
-    scale: dict[str, Any] = {
+    scale: Properties = {
         "tickvals": [n - 0.5 for n in range(len(edges))],
         "ticktext": ["" if n % 2 else f"{e:g}" for n, e in enumerate(edges)],  # not all labels fit
         "range": [-0.5, len(bins) - 0.5],
@@ -164,10 +188,16 @@ def _second(second: Second) -> Panel:
 def _by_position(positions: Sequence[PositionAcceptance]) -> Panel:
     groups: Groups = {p.position: (f"{p.position}", p) for p in positions}
     table, last = _table("Position", groups), max(groups, default=1)
-    scale: dict[str, Any] = {"range": [0.5, last + 0.5], "dtick": 1 if last < 10 else 2}
+    scale: Properties = {"range": [0.5, last + 0.5], "dtick": 1 if last < 10 else 2}
     figure = _figure(groups, table, "first", "position in the draft", **scale)
-    question = "If all earlier tokens of a draft are accepted, how often is the token at this position accepted too?"
-    return Panel("positions", "By position", question, figure, table, _names("Position", groups))
+    return Panel(
+        "positions",
+        "By position",
+        "If all earlier tokens of a draft are accepted, how often is the token at this position accepted too?",
+        figure,
+        table,
+        _names("Position", groups),
+    )
 
 
 def _names(kind: str, groups: Groups) -> dict[int, str]:
@@ -211,13 +241,13 @@ def _figure(groups: Groups, table: Table, kind: str, title: str, **scale: Any) -
     places, counts = list(of), [group.count for group in of.values()]
     hovers = dict(zip(places, hover_texts(table, counts), strict=True))
 
-    def accepted(faint: bool) -> Trace:
+    def accepted(faint: bool) -> Properties:
         drawn = [place for place in places if (of[place].count < FEW) == faint]
         shares = [Estimate(of[place].accepted, of[place].low, of[place].high) for place in drawn]
         options = {"width": BAR, "customdata": drawn, **whiskers(shares, color=EDGE if faint else INK)}
         return bars(drawn, values_of(shares), fill(kind, faint), [hovers[place] for place in drawn], **options)
 
-    def gap(colour: str, shape: str, over: bool) -> Trace:
+    def gap(colour: str, shape: str, over: bool) -> Properties:
         ends = {
             place: (group.confidence, group.accepted)
             for place, group in of.items()
@@ -257,7 +287,7 @@ def _figure(groups: Groups, table: Table, kind: str, title: str, **scale: Any) -
     return draw(
         traces,
         hovermode="x",
-        margin={"l": 44, "r": 12, "t": 12, "b": 44},
+        margin={"t": 12, "b": 44},
         showlegend=False,  # ``Panel.legend`` instead
         xaxis=axis(title, showgrid=False, anchor="y2", **scale),
         yaxis=share_axis(domain=[COUNTS + 0.08, 1]),
@@ -284,8 +314,8 @@ def stops_panel(stops: Stops) -> Panel:
     table, (*cuts, whole) = stop_table(stops), stops.stops
     # not strict, since rows of prompt groups follow in the table
     hovers = dict(zip((whole, *cuts), hover_texts(table), strict=False))
-    lines: list[Trace] = []
-    rings: list[Trace] = []
+    lines: list[Properties] = []
+    rings: list[Properties] = []
     for rule in LOOKS:
         shown = [s for s in stops.stops if s.rule == rule]
         if rule != "length":
@@ -299,7 +329,7 @@ def stops_panel(stops: Stops) -> Panel:
     ticks = [name if n % 3 == 0 else "" for n, name in enumerate(["none", *(f"{t:g}" for t in THRESHOLDS)])]
     bottom, heights = ("y3", [(0.62, 1), (0.33, 0.55), (0, 0.26)]) if stops.machine else ("y2", [(0.42, 1), (0, 0.34)])
     lengths = {"showgrid": False, "range": [0.5, whole.value + 0.5], "dtick": max(1, round(whole.value / 5))}
-    axes: dict[str, Any] = {
+    axes = {
         "xaxis": places_axis(ticks, "threshold", anchor=bottom, domain=[0, 0.56]),
         "xaxis2": axis("drafted tokens", anchor=bottom, domain=[0.6, 1], **lengths),
         "yaxis": axis("α", domain=heights[0], nticks=6),
@@ -310,12 +340,11 @@ def stops_panel(stops: Stops) -> Panel:
         span = [min(ends, default=0.9) - 0.05, min(MOST_TIME, max(ends, default=1.1) + 0.02)]
         axes["yaxis3"] = axis("time/token", domain=heights[2], nticks=4, tickformat=".0%", range=span)
     height = 460 if stops.machine else 360
-    figure = draw([*lines, *rings], height=height, margin={"l": 46, "r": 12, "t": 24, "b": 90}, **axes)
-    question = f"{verdict(stops).text} {caption(stops)}"
-    return Panel("stops", "Where should drafting stop?", question, figure, table)
+    figure = draw([*lines, *rings], height=height, margin={"l": 46, "b": 90}, **axes)
+    return Panel("stops", "Where should drafting stop?", f"{verdict(stops).text} {caption(stops)}", figure, table)
 
 
-def _rows(rule: str, places: Mapping[Stop, float]) -> Iterator[tuple[Trace, list[Any]]]:
+def _rows(rule: str, places: Mapping[Stop, float]) -> Iterator[tuple[Properties, list[Any]]]:
     """Yields, for each row of the plot, the axes of a rule's traces and the values to plot. Rows with unknown values are left out.
 
     places: place of each stop on the x axis.
@@ -326,7 +355,7 @@ def _rows(rule: str, places: Mapping[Stop, float]) -> Iterator[tuple[Trace, list
             yield {"xaxis": "x2" if rule == "length" else "x", "yaxis": yaxis}, figures
 
 
-def _lines(rule: str, places: Mapping[Stop, float], hovers: Mapping[Stop, str]) -> Iterator[Trace]:
+def _lines(rule: str, places: Mapping[Stop, float], hovers: Mapping[Stop, str]) -> Iterator[Properties]:
     """Yields the line of a rule in each row of the plot. places: as for ``_rows``; hovers: hover text of each stop."""
     name, colour, dash, symbol = LOOKS[rule]
     for axes, figures in _rows(rule, places):
@@ -345,7 +374,7 @@ def _lines(rule: str, places: Mapping[Stop, float], hovers: Mapping[Stop, str]) 
         )
 
 
-def _rings(rule: str, places: Mapping[Stop, float]) -> Iterator[Trace]:
+def _rings(rule: str, places: Mapping[Stop, float]) -> Iterator[Properties]:
     ring = {"symbol": "circle-open", "size": 14, "color": INK, "line": {"width": 1.5}}
     for axes, figures in _rows(rule, places):
         options = {"name": CHOSEN, "legendgroup": CHOSEN, "marker": ring, **axes}

@@ -27,8 +27,6 @@ from d2sd.figures.style import (
     whiskers,
 )
 
-NO_INTERVALS = "There are too few steps for intervals. The table has the values."
-
 
 def bench_panels(rows: Sequence[Mapping[str, Any]]) -> Iterator[Panel]:
     """Yields the panels of α and of speed. rows: rows of ``d2sd.bench.report.summarise``."""
@@ -92,7 +90,7 @@ def _measured(
         figure = draw(
             [dots],
             height=130 + ROW * len(names),
-            margin={"l": 44, "r": 12, "t": 12, "b": 44},
+            margin={"t": 12, "b": 44},
             xaxis=axis(unit, rangemode="tozero", tickformat=tickformat),
             yaxis=rows_axis([safe(name) for name in names]),
         )
@@ -125,11 +123,18 @@ def differences_panel(found: Comparison) -> Panel:
         marker={"size": 8, "color": colours, "line": {"color": INK, "width": 1.5}},
         **whiskers(scaled, "x", width=5),
     )
-    few = {"text": NO_INTERVALS, "xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5, "showarrow": False}
+    few = {
+        "text": "There are too few steps for intervals. The table has the values.",
+        "xref": "paper",
+        "yref": "paper",
+        "x": 0.5,
+        "y": 0.5,
+        "showarrow": False,
+    }
     figure = draw(
         [dots],
         height=120 + ROW * max(1, len(drawn)),
-        margin={"l": 30, "r": 12, "t": 28, "b": 60},
+        margin={"l": 30, "t": 28, "b": 60},
         shapes=[vertical(0, EDGE, layer="below")],
         annotations=[] if drawn else [few],
         xaxis=axis("A higher ← 0 → B higher", range=[-1.15, 1.15], showticklabels=False, showgrid=False),

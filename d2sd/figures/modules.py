@@ -11,10 +11,9 @@ import html
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from d2sd.__about__ import HOME
 
@@ -28,8 +27,7 @@ MARGIN = re.compile(r"^[ \t]*(?://.*|/\*(?:[^*]|\*(?!/))*\*/[ \t]*)?\n|^[ \t]+",
 OTHER_FORM = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Module:
+class Module(NamedTuple):
     """A parsed source file.
 
     imports: for each imported file, a mapping from the imported names to their local names.

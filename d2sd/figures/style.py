@@ -21,14 +21,11 @@ from d2sd.calibration.text import Table, cut
 VIEWER = HOME / "assets" / "viewer"
 
 
-def _light_colours() -> dict[str, str]:
-    """Returns the colours of the light theme by name, except the colours of text on filled shapes."""
-    light = (VIEWER / "colours.css").read_text(encoding="utf-8").partition(".dark")[0]
-    found: list[tuple[str, str]] = re.findall(r"--([\w-]+): (#[0-9a-f]{6});", light)
-    return {name: value for name, value in found if not name.endswith("-on")}
-
-
-COLOURS = _light_colours()
+_LIGHT = (VIEWER / "colours.css").read_text(encoding="utf-8").partition(".dark")[0]
+# the colours of the light theme by name, except the colours of text on filled shapes
+COLOURS = {
+    name: colour for name, colour in re.findall(r"--([\w-]+): (#[0-9a-f]{6});", _LIGHT) if not name.endswith("-on")
+}
 PANEL, LINE, EDGE, INK, MUTED = (COLOURS[name] for name in ("panel", "line", "edge", "ink", "muted"))
 FEW = 30  # bars of fewer positions than this are drawn faint
 HEIGHT = 330
@@ -37,12 +34,12 @@ FINE = {"size": 12, "color": MUTED}
 ROW = 26  # pixels per row
 BAR = 0.64  # width of a bar; the centres of neighbouring bars are 1 apart
 
-Trace = dict[str, Any]
+Properties = dict[str, Any]  # plotly properties of a trace, an axis or a layout
 # for each kind of mark, its look (a key of ``MARKS`` in ``figures.js``) and its name
 Legend = tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Panel:
     """A figure with a heading and a table.
 
@@ -63,12 +60,20 @@ class Panel:
     names: dict[int, str] = field(default_factory=dict)
     legend: Legend = ()
 
+    def __repr__(self) -> str:
+        return f"<Panel {self.id}: {self.title}>"
+
     def to_dict(self) -> dict[str, Any]:
         """Returns the panel as JSON-ready data."""
-        figure = orjson.Fragment(self.figure.to_json(engine="orjson"))
-        names = {str(place): name for place, name in self.names.items()}
-        shown = {"id": self.id, "title": self.title, "question": self.question, "legend": self.legend}
-        return {**shown, "figure": figure, "table": self.table, "names": names}
+        return {
+            "id": self.id,
+            "title": self.title,
+            "question": self.question,
+            "legend": self.legend,
+            "figure": orjson.Fragment(self.figure.to_json(engine="orjson")),
+            "table": self.table,
+            "names": {str(place): name for place, name in self.names.items()},
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,17 +111,18 @@ def hover_texts(table: Table, counts: Sequence[int] = ()) -> list[str]:
     return [f"{text}{note}" for text, note in zip(texts, notes, strict=True)]
 
 
-def draw(traces: list[Trace], height: int = HEIGHT, **layout: Any) -> go.Figure:
+def draw(traces: list[Properties], height: int = HEIGHT, margin: Properties | None = None, **layout: Any) -> go.Figure:
     """Returns a figure with the layout that all figures share.
 
     traces: the plotly traces of the figure.
     height: height in pixels; the width follows the page.
+    margin: margins in pixels that differ from those of other figures, by the first letter of the side.
     layout: further plotly properties of the layout.
     """
-    shared: dict[str, Any] = {
+    shared = {
         "template": {},
         "height": height,
-        "margin": {"l": 44, "r": 12, "t": 24, "b": 74},
+        "margin": {"l": 44, "r": 12, "t": 24, "b": 74, **(margin or {})},
         "paper_bgcolor": PANEL,
         "plot_bgcolor": PANEL,
         "font": {"family": "Inter, system-ui, sans-serif", "size": 12, "color": MUTED},
@@ -138,22 +144,29 @@ def draw(traces: list[Trace], height: int = HEIGHT, **layout: Any) -> go.Figure:
     return go.Figure(traces, {**shared, **layout})
 
 
-def axis(title: str = "", **options: Any) -> dict[str, Any]:
-    shared = {"gridcolor": LINE, "linecolor": LINE, "zeroline": False, "tickfont": FINE, "automargin": True}
-    return {**shared, "title": {"text": title, "font": FINE, "standoff": 6}, **options}
+def axis(title: str = "", **options: Any) -> Properties:
+    return {
+        "gridcolor": LINE,
+        "linecolor": LINE,
+        "zeroline": False,
+        "tickfont": FINE,
+        "automargin": True,
+        "title": {"text": title, "font": FINE, "standoff": 6},
+        **options,
+    }
 
 
-def share_axis(**options: Any) -> dict[str, Any]:
+def share_axis(**options: Any) -> Properties:
     return axis(range=[0, 1.04], tickvals=[0, 0.25, 0.5, 0.75, 1], tickformat=".0%", **options)
 
 
-def places_axis(names: list[str], title: str = "", **options: Any) -> dict[str, Any]:
+def places_axis(names: list[str], title: str = "", **options: Any) -> Properties:
     """Returns an axis without grid lines, with a name at each of 0, 1, 2, …"""
-    ends = {"range": [-0.5, len(names) - 0.5], "tickvals": list(range(len(names))), "ticktext": names}
-    return axis(title, **{"showgrid": False, **ends, **options})
+    ticks = {"tickvals": list(range(len(names))), "ticktext": names}
+    return axis(title, **{"showgrid": False, "range": [-0.5, len(names) - 0.5], **ticks, **options})
 
 
-def rows_axis(names: list[str], title: str = "") -> dict[str, Any]:
+def rows_axis(names: list[str], title: str = "") -> Properties:
     """Returns a vertical axis with a row for every name. The first row is at the top."""
     return places_axis(names, title, range=[max(1, len(names)) - 0.5, -0.5])
 
@@ -163,18 +176,23 @@ def values_of(figures: Iterable[Estimate]) -> list[float]:
     return [figure.value or 0.0 for figure in figures]
 
 
-def whiskers(figures: Sequence[Estimate], direction: str = "y", **options: Any) -> Trace:
+def whiskers(figures: Sequence[Estimate], direction: str = "y", **options: Any) -> Properties:
     """Returns the intervals of estimates as error bars around ``values_of(figures)``. direction: "x" or "y"."""
-    spans = [(v, f) for v, f in zip(values_of(figures), figures, strict=True)]
-    ends = {
+    spans = list(zip(values_of(figures), figures, strict=True))
+    shown = {
+        "type": "data",
+        "symmetric": False,
+        "color": INK,
+        "thickness": 1.25,
+        "width": 3,
         "array": [0.0 if f.high is None else max(0.0, f.high - v) for v, f in spans],
         "arrayminus": [0.0 if f.low is None else max(0.0, v - f.low) for v, f in spans],
+        **options,
     }
-    look = {"type": "data", "symmetric": False, "color": INK, "thickness": 1.25, "width": 3}
-    return {f"error_{direction}": {**look, **ends, **options}}
+    return {f"error_{direction}": shown}
 
 
-def fill(kind: str, faint: bool = False) -> Trace:
+def fill(kind: str, faint: bool = False) -> Properties:
     """Returns the fill of bars. kind: a key of ``PATTERNS``. faint: whether the fill is pale, for bars of fewer than ``FEW`` positions."""
     colour = COLOURS[kind]
     if faint:
@@ -189,11 +207,11 @@ def fill(kind: str, faint: bool = False) -> Trace:
 def bars(
     places: Sequence[int],
     values: Sequence[float],
-    marker: Trace,
+    marker: Properties,
     hovers: Sequence[str] | None = None,
     across: bool = False,
     **options: Any,
-) -> Trace:
+) -> Properties:
     """Returns a plotly trace of bars.
 
     places: positions of the bars on their axis.
@@ -204,13 +222,13 @@ def bars(
     options: further plotly properties.
     """
     x, y = (values, places) if across else (places, values)
-    shown: Trace = {"type": "bar", "x": x, "y": y, "marker": marker, **_hover(hovers)}
-    return {**shown, **({"orientation": "h"} if across else {}), **options}
+    orientation = {"orientation": "h"} if across else {}
+    return {"type": "bar", "x": x, "y": y, "marker": marker, **_hover(hovers), **orientation, **options}
 
 
 def scatter(
     mode: str, x: Sequence[float], y: Sequence[Any], hovers: Sequence[str] | None = None, **options: Any
-) -> Trace:
+) -> Properties:
     """Returns a plotly trace of points or lines.
 
     mode: "markers", "lines" or "lines+markers".
@@ -221,10 +239,10 @@ def scatter(
     return {"type": "scatter", "mode": mode, "x": x, "y": y, **_hover(hovers), **options}
 
 
-def _hover(hovers: Sequence[str] | None) -> Trace:
+def _hover(hovers: Sequence[str] | None) -> Properties:
     return {"hoverinfo": "skip"} if hovers is None else {"hovertext": hovers, "hoverinfo": "text"}
 
 
-def vertical(x: float, colour: str, dash: str = "solid", **options: Any) -> Trace:
+def vertical(x: float, colour: str, dash: str = "solid", **options: Any) -> Properties:
     line = {"color": colour, "width": 1.5, "dash": dash}
     return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": line, **options}

@@ -13,12 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from d2sd.errors import InputError
 from d2sd.figures.modules import html_page, join_modules, view_script
 from d2sd.figures.style import VIEWER
 from d2sd.trace.events import to_line
 from d2sd.trace.run import Message, Origin, RecordedRun
-from d2sd.trace.trace import Trace, load_trace
 
 STYLES = ("colours.css", "parts.css", "explorer.css", "drawing.css", "presenter.css", "pays.css")
 SUBTITLES = ("A recorded run of speculative decoding.", "Recorded runs of speculative decoding.")
@@ -106,48 +104,3 @@ def runs_page(
 def _inert(data: Any) -> str:
     """Returns data as JSON without ``<``, which an HTML parser could take for markup."""
     return json.dumps(data).replace("<", "\\u003c")
-
-
-# The interactive view of a run in a notebook cell.
-
-HEIGHT = 900
-# The frame may run the page's script and save files. It has no access to the notebook or the network.
-FRAME = (
-    '<iframe sandbox="allow-scripts allow-downloads" referrerpolicy="no-referrer" srcdoc="{page}" title="{title}" '
-    'style="width:100%;height:{height}px;border:0"></iframe>'
-)
-
-
-@dataclass(frozen=True, slots=True)
-class NotebookView:
-    """The output of a notebook cell: a self-contained page in a sandboxed frame.
-
-    page: HTML of the page.
-    title: title of the frame.
-    height: height of the frame in pixels.
-    """
-
-    page: str
-    title: str
-    height: int
-
-    def _repr_html_(self) -> str:
-        return FRAME.format(page=html.escape(self.page), title=html.escape(self.title), height=self.height)
-
-
-def show(trace: Trace | str | Path, step: int | None = None, height: int = HEIGHT) -> NotebookView:
-    """Returns the interactive view of a run, for the last line of a notebook cell.
-
-    trace: a run, or the path of its file.
-    step: the step to open, from 1; None: the most instructive one.
-    height: height of the view in pixels.
-
-    Raises ``InputError`` if the file is not a trace, or if the trace has no such step.
-    """
-    run = trace if isinstance(trace, Trace) else load_trace(trace)
-    steps = len(run.steps)
-    if step is not None and not 1 <= step <= steps:
-        raise InputError(f"there is no step {step}; this trace has {steps} steps")
-    title = f"{run.header['method']}, {steps} steps"
-    page = standalone_page(RecordedRun.of(run.records()), title, None if step is None else step - 1)
-    return NotebookView(page, title, height)

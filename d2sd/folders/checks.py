@@ -9,11 +9,10 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -45,8 +44,7 @@ TENSORS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(NamedTuple):
     """A check of a drafter's folder, with its result.
 
     name: name of the check, in a word or two.
@@ -67,6 +65,9 @@ class Check:
     @property
     def description(self) -> str:
         return self.fix or self.finding
+
+
+tensor_fault = partial(Check, "tensors", "fault")
 
 
 def until_error(checks: Iterator[Check]) -> Iterator[Check]:
@@ -92,7 +93,7 @@ def check_drafter_folder(source: str, target: Target, second: bool = False) -> l
         try:
             files = weight_files(source)
         except InputError as error:
-            yield Check("tensors", "fault", str(error))
+            yield tensor_fault(str(error))
         else:
             yield from tensor_checks(files, form)
 
@@ -113,8 +114,12 @@ def network(form: Form, stored: Collection[str] = ()) -> Any:
 
 
 def drafter_config_of(form: DrafterForm) -> Qwen3Config:
-    inner = {"mask_token_id": form.mask_token, "target_layer_ids": list(form.taps)}
-    return Qwen3Config(**{**form.shape, "block_size": form.rows, "dflash_config": inner, "tie_word_embeddings": False})
+    return Qwen3Config(**{
+        **form.shape,
+        "block_size": form.rows,
+        "dflash_config": {"mask_token_id": form.mask_token, "target_layer_ids": list(form.taps)},
+        "tie_word_embeddings": False,
+    })  # fmt: skip
 
 
 def own_name(key: str) -> str | None:
@@ -200,14 +205,14 @@ def tensor_checks(files: Sequence[Path], form: Form) -> Iterator[Check]:
     wanted = {name: tuple(weight.shape) for name, weight in network(form, stored).named_parameters()}
     missing, surplus = sorted(wanted.keys() - stored.keys()), sorted(stored.keys() - wanted.keys())
     if adapter := next((name for name in surplus if "lora_" in name), None):
-        yield Check(
-            "tensors", "fault", f"it holds an adapter that was never merged into the weights ({adapter})",
+        yield tensor_fault(
+            f"it holds an adapter that was never merged into the weights ({adapter})",
             "merge the adapter, such as with peft's merge_and_unload",
         )  # fmt: skip
         return
     if part := _inserted(shapes, wanted, missing):
-        yield Check(
-            "tensors", "fault", f"the names of its tensors contain {part}, as after saving a wrapper",
+        yield tensor_fault(
+            f"the names of its tensors contain {part}, as after saving a wrapper",
             f"remove {part} from the tensor names", _renaming(lambda key: key.replace(part, "", 1)),
         )  # fmt: skip
         return
@@ -231,8 +236,8 @@ def tensor_checks(files: Sequence[Path], form: Form) -> Iterator[Check]:
         yield from _missing(missing, surplus, wanted, stored)
     elif surplus:
         kind = next((f" ({text})" for key, text in TENSORS.items() if re.search(key, " ".join(surplus))), "")
-        yield Check(
-            "tensors", "fault", f"its weights hold {', '.join(surplus[:3])}{kind}, which this version does not read",
+        yield tensor_fault(
+            f"its weights hold {', '.join(surplus[:3])}{kind}, which this version does not read",
             "use an engine that reads these tensors",
         )  # fmt: skip
     elif not wrong:
@@ -269,7 +274,7 @@ def _missing(missing: Sequence[str], surplus: Sequence[str], wanted: Shapes, sto
     missing: names of the missing tensors.
     surplus: names of the unknown tensors.
     """
-    meant: dict[str, str] = {}
+    meant = {}
     for name in missing[:MOST_TRIED]:
         alike = [s for s in surplus[:MOST_TRIED] if stored[s] == wanted[name] and len(s) < 2 * len(name)]
         near = difflib.get_close_matches(name, alike, 2, MIN_SIMILARITY)
@@ -283,7 +288,7 @@ def _missing(missing: Sequence[str], surplus: Sequence[str], wanted: Shapes, sto
         if surplus and not other:
             finding = f"; the files hold unknown tensors instead, such as {surplus[0]}"
         fix = f"rename {other} to {name}" if other else f"use a folder that has {name}"
-        yield Check("tensors", "fault", f"{name} is missing{finding}", fix, mend)
+        yield tensor_fault(f"{name} is missing{finding}", fix, mend)
 
 
 def _other_format(stored: Shapes, wanted: Shapes) -> Check | None:
@@ -292,8 +297,8 @@ def _other_format(stored: Shapes, wanted: Shapes) -> Check | None:
 
     """
     if fused := [part for part in FUSED if any(name.endswith(f"{part}.weight") for name in stored)]:
-        return Check(
-            "tensors", "fault", f"its files hold fused matrices ({', '.join(fused)}), as some engines keep them",
+        return tensor_fault(
+            f"its files hold fused matrices ({', '.join(fused)}), as some engines keep them",
             f"split {' and '.join(fused)} into {' and '.join(', '.join(FUSED[part]) for part in fused)}", partial(_split, wanted),
         )  # fmt: skip
     layers, needed = (

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from d2sd.errors import InputError, first_line
+from d2sd.errors import InputError, first_line, require
 from d2sd.folders.store import check_place, hub_answers
-from d2sd.nets.config_checks import require, require_template
+from d2sd.nets.config_checks import require_template
 from d2sd.nets.layouts import Form, is_eagle3, read_eagle3, read_form
 
 TEMPLATES = ("chat_template.jinja", "chat_template.json", "additional_chat_templates")
@@ -79,6 +79,11 @@ def drafter_form(source: str, target: Any = None) -> Form:
     """
     raw = published_config(source)
     return read_form(raw) if target is None or not is_eagle3(raw) else read_eagle3(raw, target.num_hidden_layers)
+
+
+def trained_block_size(source: str) -> int:
+    """Returns γ of a block drafter, as trained. source, errors: as for ``drafter_form``."""
+    return read_form(published_config(source)).block_size
 
 
 @contextmanager

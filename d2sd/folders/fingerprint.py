@@ -87,8 +87,10 @@ def changes_since(drafter: str, net: Any, target: Target, source: str | None) ->
         changes.append("the target's tokenizer no longer adds a start token")
     elif (then["start"], then["end"]) != (now["start"], now["end"]):
         changes.append("the target's tokenizer adds other tokens around a text")
-    differing = {key: clause for key, clause in CHANGES.items() if then[key] != now[key]}
-    return (*changes, *(clause.format(str(then[key])[:120], str(now[key])[:120]) for key, clause in differing.items()))
+    for key, clause in CHANGES.items():
+        if then[key] != now[key]:
+            changes.append(clause.format(str(then[key])[:120], str(now[key])[:120]))
+    return tuple(changes)
 
 
 def _weight_changes(then: Any, now: Mapping[str, Any] | None) -> list[str]:

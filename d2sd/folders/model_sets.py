@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,10 +11,9 @@ from typing import Any, Literal
 from d2sd.__about__ import HOME
 from d2sd.config import DTYPE_NAMES, DecodeConfig, check_choice, check_device
 from d2sd.errors import InputError
-from d2sd.folders.configs import check_template, drafter_kind, named_errors, published_config
+from d2sd.folders.configs import check_template, drafter_kind, named_errors, published_config, trained_block_size
 from d2sd.folders.store import REMOTE, check_place, downloaded
 from d2sd.methods import METHODS
-from d2sd.nets.layouts import read_form
 
 BUNDLED = HOME / "assets" / "models"
 MODEL_CHAIN = 16  # maximum and default γ of an autoregressive draft model, which was not trained with a block size
@@ -107,9 +107,7 @@ def check_models(models: ModelSet, *configs: DecodeConfig, device: str | None = 
     for config in configs:
         if reason := obstacle(models, config.method):
             raise InputError(reason)
-        if longest := longest_block(
-            models, config.method, lambda drafter: read_form(published_config(drafter)).block_size
-        ):
+        if longest := longest_block(models, config.method, trained_block_size):
             config.for_drafter(longest)
         if config.chat:
             check_template(target, short_name(target))
@@ -179,13 +177,35 @@ def _named(name: str) -> ModelSet:
 
 
 def _target_of(folder: Path) -> str | None:
-    """Returns the target of a set: its folder ``target/``, or the path or hub id in its file ``target``; None if it has neither."""
+    """Returns the target of a set: its folder ``target/``, or the path or hub id in its file ``target``; None if it has neither.
+
+    Raises ``InputError`` if the file names a path that does not exist.
+    """
     place = folder / "target"
     if not place.is_file():
         return str(place) if place.is_dir() else None
-    with place.open(encoding="utf-8", errors="replace") as file:
+    with place.open(encoding="utf-8-sig", errors="replace") as file:
         source = file.readline(4096).strip()
-    return str(folder / source) if source and (folder / source).exists() else source or None
+    if not source or (folder / source).exists():
+        return str(folder / source) if source else None
+    try:
+        check_place(source)
+    except InputError as error:
+        raise InputError(f"{place} names the target {source}, but {error}; write its path or hub id into this file") from None  # fmt: skip
+    return source
+
+
+def named_from(out: Path, target: str | Path) -> str:
+    """Returns how the file ``target`` in the folder ``out`` names a target, so that the folder can be moved.
+
+    The name is relative to ``out`` if the target lies in ``out`` or beside it. Other paths are absolute. A hub id or a name is
+    unchanged.
+    """
+    if not Path(target).exists():
+        return str(target)
+    path, out = Path(target).resolve(), out.resolve()
+    near = out in path.parents or out.parent == path.parent
+    return (Path(os.path.relpath(path, out)) if near else path).as_posix()
 
 
 def target_folder(source: str) -> str:

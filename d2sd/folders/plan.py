@@ -80,9 +80,9 @@ def memory(config: Any, drafter: nn.Module | None, size: int) -> dict[str, int]:
             tree += rows * (size * len(net.conv1d.weight) + 4 * net.num_v_heads * (net.head_k_dim + net.head_v_dim + 1))
         elif not getattr(layer.self_attn, "is_kv_shared_layer", False):
             cache += 2 * size * layer.self_attn.k_proj.out_features
-    nets = {"target": target, "drafter": drafter}
     return {
-        **{part: size * sum(w.numel() for w in net.parameters()) if net else 0 for part, net in nets.items()},
+        "target": size * sum(w.numel() for w in target.parameters()),
+        "drafter": size * sum(w.numel() for w in drafter.parameters()) if drafter else 0,
         f"keys and values of {CONTEXT} tokens": (CONTEXT + rows) * cache,
         "states of linear layers": states,
         f"buffers of linear layers for a tree of {NODES} nodes": tree,

@@ -90,8 +90,8 @@ def home() -> Path:
     """Returns the folder of all downloaded targets, whether or not it exists."""
     if folder := os.environ.get("D2SD_HOME", "").strip():
         return Path(folder).expanduser() / "models"
-    caches = os.environ.get("XDG_CACHE_HOME", "").strip()
-    return (Path(caches).expanduser() if caches else Path.home() / ".cache") / "d2sd" / "models"
+    caches = os.environ.get("XDG_CACHE_HOME", "").strip() or "~/.cache"
+    return Path(caches).expanduser() / "d2sd" / "models"
 
 
 def place(name: str) -> Path:

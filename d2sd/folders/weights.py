@@ -13,7 +13,7 @@ from huggingface_hub import snapshot_download
 from safetensors import safe_open
 from torch import Tensor, nn
 
-from d2sd.errors import InputError
+from d2sd.errors import require
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.models import Models
 
@@ -38,19 +38,18 @@ def weight_files(source: str) -> list[Path]:
     if index.is_file():
         names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
         files = [f for f in files if f.name in names]
-        if len(files) < len(names):
-            raise InputError("some of the safetensors files that its index names are missing")
-    if not files:
-        raise InputError(
-            "it has no safetensors weights; pickle files (pytorch_model.bin) are refused, since opening them may run code: "
-            f"convert them in their folder with {CONVERT}"
-        )
+        require(len(files) >= len(names), "some of the safetensors files that its index names are missing")
+    require(
+        files,
+        "it has no safetensors weights; pickle files (pytorch_model.bin) are refused, since opening them may run code: "
+        f"convert them in their folder with {CONVERT}",
+    )
     for path in files:
         with path.open("rb") as file:
-            if file.read(len(LFS)) == LFS:
-                raise InputError(
-                    f"{path.name} is a Git LFS pointer and holds no weights; run git lfs pull in its folder"
-                )
+            require(
+                file.read(len(LFS)) != LFS,
+                f"{path.name} is a Git LFS pointer and holds no weights; run git lfs pull in its folder",
+            )
     return files
 
 

@@ -14,7 +14,7 @@ from statistics import median, median_low
 from typing import Any, Literal
 
 from d2sd.calibration.text import count, percent
-from d2sd.errors import InputError
+from d2sd.errors import require
 from d2sd.trace.text import escaped
 from d2sd.trace.trace import Trace
 
@@ -158,8 +158,8 @@ class Figures:
     def origin(self) -> str:
         """The names of log, engine, models and replica, as far as they are known, in one phrase."""
         models = " with ".join(escaped(name) for name in (self.model, self.drafter) if name)
-        names = (self.engine, models, self.replica)
-        return (f"{escaped(self.log)}: " if self.log else "") + ", ".join(filter(None, names))
+        log = f"{escaped(self.log)}: " if self.log else ""
+        return log + ", ".join(filter(None, (self.engine, models, self.replica)))
 
     def __str__(self) -> str:
         since = f" since its {'restart' if self.start else 'start'}" if self.unit == "running" else ""
@@ -391,7 +391,7 @@ def joined(rows: Sequence[Figures]) -> Figures:
 def of_trace(trace: Trace) -> Figures:
     """Returns the figures of a trace. Steps without a draft, and steps that the end of the text cut off, are left out."""
     length = len(trace.prefill.prompt_token_ids) + 1 if trace.prefill else 1
-    lengths, reached, drafted = list[tuple[int, float]](), Counter[int](), 0
+    lengths, reached, drafted = [], Counter[int](), 0
     for step in trace.steps:
         length += len(step.committed)
         if step.first_draft is not None and step.actual_boundary is not None:
@@ -412,7 +412,7 @@ def sources_of(requests: Iterable[Trace | Figures], log: str = "") -> list[Figur
 
     log: name of the log, if there are several. Raises ``InputError`` if the log has no figures.
     """
-    rows, room = list[Figures](), MAX_LENGTHS
+    rows, room = [], MAX_LENGTHS
     for one in requests:
         row = of_trace(one) if isinstance(one, Trace) else one
         rows.append(replace(row, by_length=row.by_length[:room]))
@@ -425,7 +425,7 @@ def sources_of(requests: Iterable[Trace | Figures], log: str = "") -> list[Figur
     drafting = {row.kind for row in rows if row.drafts and row.unit == "interval"}
     groups = by_source([row for row in rows if row.drafts or row.kind not in drafting])
     sglang = [row for row in rows if row.kind == ("sglang", "interval")]
-    joint = list[Figures]()
+    joint = []
     for group in groups:
         one = joined(group)
         if one.draft_length is None and one.kind == ("sglang", "interval"):
@@ -433,8 +433,7 @@ def sources_of(requests: Iterable[Trace | Figures], log: str = "") -> list[Figur
         # acceptance does not grow with the position; rounded shares may
         joint.append(replace(one, log=log, by_position=tuple(accumulate(one.by_position, min))))
     sources = [one for one in _with_drafters(joint) if one.drafts or one.token_seconds or one.failures]
-    if not sources:
-        raise InputError("the log has no step with a draft, and no time of plain decoding")
+    require(sources, "the log has no step with a draft, and no time of plain decoding")
     return sorted(sources, key=lambda one: (not one.drafts, one.replica))[:MAX_SOURCES]
 
 

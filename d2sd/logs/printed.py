@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -123,7 +123,7 @@ def _split(lines: Iterable[str]) -> Iterator[str]:
 def _rows(lines: Iterable[str]) -> Iterator[Figures]:
     """Yields the rows in the order in which they end. Rows of ``/metrics`` pages come last."""
     pages: Pages = {}
-    row: _Row | None = None
+    row = None
     stated: Values = {}
     recent: deque[str] = deque(maxlen=AROUND)
     timed, previous = set[str](), ""
@@ -204,7 +204,8 @@ COUNTERS = ("steps", "drafted", "accepted", "reached", "token_sum", "token_count
 MAX_SERIES, MOST = 1024, 1e15
 # The last two pages of each (program, model, engine). A page holds values by metric and position; the position is 0 for metrics
 # without positions. vLLM and llama.cpp count since their start; SGLang reports α and the acceptance rate of its last batches.
-Pages = dict[tuple[str, str, str], list[dict[tuple[str, int], float]]]
+Page = dict[tuple[str, int], float]
+Pages = dict[tuple[str, str, str], list[Page]]
 
 
 def _add_sample(pages: Pages, sample: re.Match[str]) -> Iterator[Figures]:
@@ -223,14 +224,12 @@ def _add_sample(pages: Pages, sample: re.Match[str]) -> Iterator[Figures]:
     series[-1][metric, position] = value
 
 
-def _page_rows(source: tuple[str, str, str], pages: Sequence[dict[tuple[str, int], float]]) -> Iterator[Figures]:
+def _page_rows(source: tuple[str, str, str], pages: Sequence[Page]) -> Iterator[Figures]:
     """Yields the totals of the last page and, if there is a page before it, the figures of the time between the two pages."""
     (program, model, replica), page, before = source, pages[-1], pages[-2] if len(pages) > 1 else {}
     engine = "llama.cpp" if program == "llamacpp" else program
     since = {key: value - before.get(key, 0.0) for key, value in page.items() if VALUES[key[0]] in COUNTERS}
-    units: list[tuple[Unit, Mapping[tuple[str, int], float]]] = [
-        ("interval" if engine == "sglang" else "running", page)
-    ]
+    units: list[tuple[Unit, Page]] = [("interval" if engine == "sglang" else "running", page)]
     if before and max(since.values(), default=0.0) > 0 <= min(since.values()):
         units.append(("interval", page | since))
     for unit, values_of in units:

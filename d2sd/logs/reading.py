@@ -5,7 +5,6 @@ A log is JSON lines, a JSON document, a stream of server-sent events, or printed
 
 from __future__ import annotations
 
-import codecs
 import os
 import re
 import sys
@@ -17,13 +16,13 @@ from typing import Any
 
 import orjson
 
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.logs.figures import Figures
 from d2sd.logs.forms import form_of
 from d2sd.logs.printed import FENCE, MAX_LINE, SAMPLE, read_printed
 from d2sd.logs.replies import STREAM_FIELDS, Fields, is_dump, read_dump, read_stream, reader_of, record_in
 from d2sd.logs.steps import Texts
-from d2sd.trace.files import UNREADABLE, cannot_read, opened
+from d2sd.trace.files import UNREADABLE, UTF_16, cannot_read, opened
 from d2sd.trace.text import escaped
 from d2sd.trace.trace import MAX_BYTES, MAX_LINE_BYTES, Trace, read_traces
 
@@ -51,7 +50,7 @@ def import_log(
     bad: called with the error of an invalid record, which is then skipped. None: the error is raised.
     """
     every = numbered(path, most)
-    begun, size = list[tuple[int, bytes]](), 0
+    begun, size = [], 0
     for line in every:
         begun.append(line)
         size += len(line[1])
@@ -59,8 +58,7 @@ def import_log(
             break
     every = chain(begun, every)
     lines, head = filterfalse(_is_fence, every), [*filterfalse(_is_fence, begun)]
-    if not head:
-        raise InputError("the log is empty")
+    require(head, "the log is empty")
     first = head[0][1]
     data = parsed(first)
     records: Iterator[tuple[str, Any]] | None = None
@@ -79,7 +77,7 @@ def import_log(
     if records is not None:
         yield from _requests(records, texts or Texts(), bad)
         return
-    row: Figures | None = None
+    row = None
     for row in read_printed(line.decode("utf-8", "replace") for _, line in every):
         yield row
     if row is None:
@@ -206,15 +204,10 @@ def numbered(path: str | Path, most: int = MAX_BYTES) -> Lines:
 
 
 def _line_reader(file: Any) -> Callable[[], bytes]:
-    """Returns a function that reads the next line. It skips a byte order mark. UTF-16, which PowerShell writes, is converted to
-    UTF-8.
-    """
-    start = file.peek(3)[:3]
-    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    """Returns a function that reads the next line. UTF-16, which PowerShell writes, is converted to UTF-8."""
+    if file.peek(2)[:2] in UTF_16:
         text = TextIOWrapper(file, "utf-16", "replace", newline="\n")
         return lambda: text.readline(MAX_LINE_BYTES + 1).encode("utf-8", "replace")
-    if start == codecs.BOM_UTF8:
-        file.read(3)
     return lambda: file.readline(MAX_LINE_BYTES + 1)
 
 

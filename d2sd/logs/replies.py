@@ -20,7 +20,7 @@ import orjson
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.logs.figures import Figures, figures_of
 from d2sd.logs.forms import KEYS, scaled
 from d2sd.logs.steps import NOT_KNOWN, Output, Reply, Request, Texts, Token, Usage
@@ -109,7 +109,7 @@ def merged(parts: list[Fields]) -> Fields:
 
     The parts are also kept under the key ``PARTS``, because llama.cpp's steps are computed from their running totals.
     """
-    reply: Fields = {name: value for part in parts for name, value in part.items() if value is not None}
+    reply = {name: value for part in parts for name, value in part.items() if value is not None}
     text, ids, finish = "", list[Any](), None
     for part in parts:
         choice = first_of(part, "choices")
@@ -169,7 +169,7 @@ def _contradictions(request: Request, stats: Fields, reported: Fields) -> Iterat
     for step, (a, d) in enumerate(zip(accepted, drafted, strict=False)):
         if a > d:
             yield f".per_step_accepted[{step}]: {a} tokens accepted of {d} drafted"
-    totals = list[tuple[str, str, int]]()
+    totals = []
     histogram = Counter(dict(enumerate(reported.get("counts", ()))))
     if "counts" in reported:
         part = ": the histogram"
@@ -301,12 +301,11 @@ def read_llamacpp(record: Fields, where: str) -> Request:
     place = f"{where}: timings"
     timings = convert(record.get("timings"), Timings, place)
     parts = convert(record.get(PARTS, []), list[Part], f"{where}: {PARTS}")
-    if not timings.draft_n and not parts:
-        raise InputError(f"{place}.draft_n: it is missing; nothing was drafted for this request")
-    if timings.draft_n_accepted > timings.predicted_n:
-        raise InputError(
-            f"{place}.draft_n_accepted: {timings.draft_n_accepted} tokens, but the output has {timings.predicted_n}"
-        )
+    require(timings.draft_n or parts, f"{place}.draft_n: it is missing; nothing was drafted for this request")
+    require(
+        timings.draft_n_accepted <= timings.predicted_n,
+        f"{place}.draft_n_accepted: {timings.draft_n_accepted} tokens, but the output has {timings.predicted_n}",
+    )
     steps = _streamed_steps(parts)
     ids = [token for part in parts for token in part.tokens or ()]
     if steps.get("pieces"):
@@ -385,11 +384,11 @@ def read_dump(records: Iterator[Record], texts: Texts) -> Iterator[Trace | Figur
     for where, record in records:
         step = convert(record, DumpedStep, f"{where}: step")
         stated = [(index, index < step.n_accepted) for index in range(step.n_draft)]
-        if step.n_accepted > step.n_draft or [(token.i, token.acc) for token in step.pos] != stated:
-            raise InputError(
-                f"{where}: pos: it must have n_draft = {step.n_draft} entries, i must count from 0, and acc must be true "
-                f"only in the first n_accepted = {step.n_accepted}"
-            )
+        require(
+            step.n_accepted <= step.n_draft and [(token.i, token.acc) for token in step.pos] == stated,
+            f"{where}: pos: it must have n_draft = {step.n_draft} entries, i must count from 0, and acc must be true "
+            f"only in the first n_accepted = {step.n_accepted}",
+        )
         if step.seq in open_sequences and step.step <= open_sequences[step.seq][-1][1].step:
             yield _dumped_trace(open_sequences.pop(step.seq), texts)
         if len(open_sequences) == MAX_SEQUENCES and step.seq not in open_sequences:

@@ -6,7 +6,7 @@ unusual only if chance does not explain it. Possible causes are listed as things
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from math import sqrt
 from statistics import fmean, geometric_mean, median, variance
@@ -417,7 +417,7 @@ def side_by_side(sources: Sequence[Figures]) -> list[tuple[str, ...]]:
     """Returns a table of the sources: the column names, then one row per source. It is empty if there is only one source."""
     rows = []
     for source in sources:
-        figures: tuple[tuple[float | None, Callable[[float], str]], ...] = (
+        figures = (
             (source.draft_length, "{:.3g}".format), (source.alpha, "{:.2f}".format), (next(iter(source.by_position), None), percent), (source.step_seconds, milliseconds),
             (source.token_seconds, milliseconds), (source.tokens_per_second, "{:.4g}".format), (source.at_once, "{}".format),
         )  # fmt: skip
@@ -427,7 +427,7 @@ def side_by_side(sources: Sequence[Figures]) -> list[tuple[str, ...]]:
 
 def report_lines(answered: Sequence[Answer]) -> Iterator[str]:
     """Yields the lines of a report: the sentences about each source, a table of the sources, and things to try."""
-    before = set[str]()
+    before = set()
     for _, said in answered:
         yield from (one.text for one in said if one.text not in before)
         before |= {one.text for one in said if one.text in ONCE}

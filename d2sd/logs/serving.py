@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import orjson
 from msgspec import Struct
 
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.logs.replies import Fields, convert, first_of, read_llamacpp, read_sglang, read_stream, read_vllm, record_in
 from d2sd.logs.steps import Request
 from d2sd.trace.events import Count
@@ -47,8 +47,10 @@ class Server:
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
             raise InputError(f"{address[:200]} is not the address of a server; use one like http://127.0.0.1:8000")
-        if not allow_remote and not _is_loopback(parts.hostname):
-            raise InputError(f"{parts.hostname} is another machine; to allow it, add --allow-remote to the command")
+        require(
+            allow_remote or _is_loopback(parts.hostname),
+            f"{parts.hostname} is another machine; to allow it, add --allow-remote to the command",
+        )
         self.address = address.rstrip("/").removesuffix("/v1")
         self._open = request.build_opener(request.ProxyHandler({}), _Refuse).open
 
@@ -76,8 +78,7 @@ class Server:
             raise InputError(
                 f"{self.address} {'broke off its reply' if size else 'does not answer'} ({problem})"
             ) from None
-        if size > MAX_REPLY:
-            raise InputError(f"{self.address}{path}: the reply is larger than {MAX_REPLY // 2**20} MiB")
+        require(size <= MAX_REPLY, f"{self.address}{path}: the reply is larger than {MAX_REPLY // 2**20} MiB")
 
 
 def _is_loopback(host: str) -> bool:
@@ -90,8 +91,7 @@ def _is_loopback(host: str) -> bool:
 def served_model(server: Server) -> str:
     """Returns the first model that the server lists under OpenAI's ``/v1/models``. Raises ``InputError`` if it lists none."""
     model = first_of(server.request("/v1/models"), "data").get("id")
-    if not model:
-        raise InputError(f"{server.address}/v1/models: no model is listed")
+    require(model, f"{server.address}/v1/models: no model is listed")
     return str(model)
 
 
@@ -106,7 +106,7 @@ def complete(server: Server, engine: str, prompt: str, tokens: int) -> Request:
 
     Raises ``InputError`` if the server does not answer, or does not return figures of drafts.
     """
-    given: Fields = {"prompt": prompt}
+    given = {"prompt": prompt}
     if engine == "vllm":
         options = {"model": served_model(server), "max_tokens": tokens, "temperature": 0, "return_token_ids": True}
         return read_vllm(server.request("/v1/completions", options | given) | given, "reply")
@@ -117,7 +117,7 @@ def complete(server: Server, engine: str, prompt: str, tokens: int) -> Request:
         "n_predict": tokens, "temperature": 0, "stream": True, "timings_per_token": True, "return_tokens": True, "cache_prompt": False
     }  # fmt: skip
     tokenized = server.request("/tokenize", {"content": prompt, "add_special": True, "with_pieces": True})
-    pieces = list[Piece]()
+    pieces = []
     with suppress(InputError):  # older servers return no pieces
         pieces = convert(tokenized.get("tokens"), list[Piece], "tokens")
     lines = (line for line in enumerate(server.lines("/completion", options | given), 1) if line[1].strip())

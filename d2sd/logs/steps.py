@@ -7,7 +7,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta, Struct
 
@@ -77,8 +77,7 @@ def open_texts(folder: str | None) -> Texts:
         raise InputError(f"cannot read the tokenizer {folder}: {first_line(error, 160)}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     id: int
     text: str
 

@@ -168,7 +168,7 @@ def merge_all(drafters: Drafters, draft: FirstDraft, redrafts: Sequence[Block]) 
     return merge_drafts(drafters.anchor, [] if draft.block is None else [draft.block, *redrafts])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Method:
     """A drafting method.
 
@@ -207,6 +207,9 @@ class Method:
     default_budget: int | None = None
     draft_levels: int = 1
     on_device: Literal["anchor", "chain", "likeliest", "random"] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Method {self.id}: {self.sentence}>"
 
     def draft_lengths(self, block_size: int) -> list[int]:
         """Returns the values of γ that a cost-aware step chooses from, ascending: the configured value, its half and its quarter.

@@ -20,15 +20,16 @@ All backends have this signature:
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from d2sd.errors import InputError
+from d2sd.errors import require
 from d2sd.nets import flashinfer
+from d2sd.nets.lean import KeyValue
 
-KeyValue = tuple[Tensor, Tensor]
 Backend = Callable[..., Tensor]  # signature: see the module's docstring
 
 
@@ -53,9 +54,9 @@ def attend_dense(
         key, value = joined
     mask = None
     if block_mask is not None or seen is not None:
-        device = query.device
-        prefix_mask = torch.ones(context, dtype=torch.bool, device=device) if seen is None else seen
-        block_mask = torch.ones(rows, rows, dtype=torch.bool, device=device) if block_mask is None else block_mask
+        ones = partial(torch.ones, dtype=torch.bool, device=query.device)
+        prefix_mask = ones(context) if seen is None else seen
+        block_mask = ones(rows, rows) if block_mask is None else block_mask
         mask = torch.cat([prefix_mask.expand(rows, -1), block_mask], dim=1)
     return attend_masked(query, key, value, mask, scale, sinks)
 
@@ -90,11 +91,12 @@ def attend_cascade(
         above, above_lse = _level(shared, *prefix, seen)
         above = above.view(kv_heads, batch, group * rows, dim).transpose(0, 1)
         above_lse = above_lse.view(kv_heads, batch, group * rows, 1).transpose(0, 1)
-        out = merge_attention(above, above_lse, out, lse)
+        weight = torch.sigmoid(above_lse - lse)  # of level 1
+        out = weight * above + (1 - weight) * out
         lse = lse.logaddexp(above_lse)
-    if sinks is not None:  # scale by the keys' share of the softmax over keys and sinks
-        out = out * torch.sigmoid(lse - sink_rows(sinks, kv_heads, rows))
-    return out.to(query.dtype).reshape(batch, heads, rows, dim)
+    if sinks is not None:
+        out = _with_sinks(out, lse, sinks, rows)
+    return out.to(query.dtype).reshape(query.shape)
 
 
 def _level(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> KeyValue:
@@ -115,16 +117,6 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
     return product.unflatten(0, a.shape[:2])
 
 
-def merge_attention(a: Tensor, a_lse: Tensor, b: Tensor, b_lse: Tensor) -> Tensor:
-    """Returns attention over the union of two disjoint sets of keys.
-
-    a, b: attention over each of the two sets.
-    a_lse, b_lse: log-sum-exp of the scores of each set.
-    """
-    weight = torch.sigmoid(a_lse - b_lse)
-    return weight * a + (1 - weight) * b
-
-
 def attend_masked(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, sinks: Tensor | None
 ) -> Tensor:
@@ -138,18 +130,17 @@ def attend_masked(
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale, enable_gqa=True)
     batch, heads, rows, dim = query.shape
     kv_heads = key.shape[1]
+    if mask is not None and mask.dim() == 2:
+        mask = mask.repeat(heads // kv_heads, 1)
     grouped = (query * scale).reshape(batch, kv_heads, -1, dim)
-    scores = grouped.float() @ key.float().transpose(-1, -2)
-    if mask is not None:
-        mask = mask.repeat(heads // kv_heads, 1) if mask.dim() == 2 else mask
-        scores = scores.masked_fill(~mask, float("-inf"))
-    lse = scores.logsumexp(-1, keepdim=True).logaddexp(sink_rows(sinks, kv_heads, rows))
-    return ((scores - lse).exp() @ value.float()).to(query.dtype).reshape(batch, heads, rows, dim)
+    out, lse = _level(grouped, key.float(), value.float(), mask)
+    return _with_sinks(out, lse, sinks, rows).to(query.dtype).reshape(query.shape)
 
 
-def sink_rows(sinks: Tensor, kv_heads: int, rows: int) -> Tensor:
-    """Returns the sinks (H,), repeated for R rows and grouped by key-value head: (1, KV heads, H / KV heads · R, 1) float32."""
-    return sinks.float().view(1, kv_heads, -1, 1).expand(-1, -1, -1, rows).reshape(1, kv_heads, -1, 1)
+def _with_sinks(out: Tensor, lse: Tensor, sinks: Tensor, rows: int) -> Tensor:
+    """Returns attention over keys and sinks, given the result of ``_level``, whose heads are grouped by key-value head."""
+    repeated = sinks.float().view(1, out.shape[1], -1, 1).expand(-1, -1, -1, rows).reshape(1, out.shape[1], -1, 1)
+    return out * torch.sigmoid(lse - repeated)  # the keys' share of the softmax
 
 
 BACKENDS: dict[str, Backend] = {"cascade": attend_cascade, "dense": attend_dense}  # plain torch, for any device
@@ -171,10 +162,9 @@ def choose(name: str, device: torch.device, dtype: torch.dtype, head_dim: int, p
     reason = flashinfer.obstacle(device, dtype, head_dim)
     if reason is None and not plain:
         reason = "supports neither sliding windows nor attention sinks, and this target has one of them"
-    if name == "auto":
-        return "cascade" if reason else "flashinfer"
-    if reason:
-        raise InputError(f"the attention backend flashinfer {reason}; use cascade or auto")
+    if reason and name == "auto":
+        return "cascade"
+    require(not reason, f"the attention backend flashinfer {reason}; use cascade or auto")
     return "flashinfer"
 
 

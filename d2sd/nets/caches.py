@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from d2sd.nets.lean import Write
+from d2sd.nets.lean import KeyValue, Write
 from d2sd.nets.transformers_calls import refuse_unknown
 
 
 class PassCache(ABC):
-    """The methods of a cache that transformers calls in a forward pass."""
+    """The methods of a cache that transformers calls in a forward pass. ``length`` is the number of slots that they report."""
 
-    def update(
-        self, key: Tensor, value: Tensor, layer: int, kwargs: object = None, **others: object
-    ) -> tuple[Tensor, Tensor]:
+    length: int
+
+    def update(self, key: Tensor, value: Tensor, layer: int, kwargs: object = None, **others: object) -> KeyValue:
         """Calls ``store``. transformers 5.24 and later also pass ``kwargs``, which is not used."""
         refuse_unknown("caches", others)
         return self.store(key, value, layer)
 
     @abstractmethod
-    def store(self, key: Tensor, value: Tensor, layer: int) -> tuple[Tensor, Tensor]:
+    def store(self, key: Tensor, value: Tensor, layer: int) -> KeyValue:
         """Writes a layer's rows, (B, KV heads, R, D). Returns the keys and values that the layer's attention reads, (B, KV heads,
         S, D) each.
         """
+
+    def get_seq_length(self, _: int = 0) -> int:
+        return self.length
 
 
 class KeyValueCache(PassCache):
@@ -75,16 +77,15 @@ class KeyValueCache(PassCache):
     def clear(self) -> None:
         self.length = 0
 
-    def buffers(self, layer: int) -> tuple[Tensor, Tensor]:
+    def buffers(self, layer: int) -> KeyValue:
         """Returns all slots of one layer's keys and values, (batch, KV heads, capacity, D) each."""
         group, index = self._places[layer]
         keys, values = self._groups[group][index]
         return keys, values
 
-    def store(self, key: Tensor, value: Tensor, layer: int) -> tuple[Tensor, Tensor]:
+    def store(self, key: Tensor, value: Tensor, layer: int) -> KeyValue:
         """Writes rows after the committed slots. Returns views of all slots up to the last row."""
-        end = self.length + key.shape[2]
-        self._check(end)
+        end = self._end(key.shape[2])
         keys, values = self.buffers(layer)
         keys[:, :, self.length : end] = key
         values[:, :, self.length : end] = value
@@ -96,24 +97,25 @@ class KeyValueCache(PassCache):
         The first view has the slots that the pass writes, (2, batch, KV heads, rows, D). The other two are the keys and the
         values of the committed slots and the new rows, (batch, KV heads, length + rows, D) each.
         """
-        end = self.length + rows
-        self._check(end)
+        end = self._end(rows)
         (group,) = self._groups
         seen = group[..., :end, :]
         return list(zip(seen[..., self.length :, :].unbind(), seen[:, 0].unbind(), seen[:, 1].unbind(), strict=True))
 
     def write(self, keys: Tensor, values: Tensor) -> None:
         """Writes rows, (layers, batch, KV heads, R, D), after the committed slots. All layers must share one buffer."""
-        end = self.length + keys.shape[3]
-        self._check(end)
+        end = self._end(keys.shape[3])
         for buffer, rows in zip(self.parts, (keys, values), strict=True):
             buffer[:, :, :, self.length : end] = rows
 
-    def _check(self, end: int) -> None:
+    def _end(self, rows: int) -> int:
+        """Returns the slot after ``rows`` new rows."""
+        end = self.length + rows
         if end > self.capacity:
             raise ValueError(f"{end} cache slots are needed, {self.capacity} were allocated")
+        return end
 
-    def layer(self, index: int) -> tuple[Tensor, Tensor]:
+    def layer(self, index: int) -> KeyValue:
         """Returns views of one layer's committed keys and values, (batch, KV heads, length, D) each."""
         keys, values = self.buffers(index)
         return keys[:, :, : self.length], values[:, :, : self.length]
@@ -142,10 +144,6 @@ class KeyValueCache(PassCache):
     def keep_sequences(self, index: Tensor) -> None:
         self._groups = [group[:, :, index] for group in self._groups]
 
-    def get_seq_length(self, _: int = 0) -> int:
-        """Returns the number of committed slots."""
-        return self.length
-
 
 class CacheWindow(PassCache):
     """Replaces a cache in fixed-shape passes, which may be captured as CUDA graphs (``d2sd.nets.passes``).
@@ -159,22 +157,18 @@ class CacheWindow(PassCache):
     """
 
     def __init__(self, cache: KeyValueCache, read: int, slots: Tensor, write: Write):
-        self._cache, self._read, self._write, self.capacity = cache, read, write, cache.capacity
+        self._cache, self.length, self._write, self.capacity = cache, read, write, cache.capacity
         numbers = torch.arange(read, device=slots.device)
         self.seen = numbers < slots[0]
         self.filled = numbers <= slots[0] if len(slots) == 1 else None
-        self.fresh: tuple[Tensor, Tensor]
+        self.fresh: KeyValue
 
-    def store(self, key: Tensor, value: Tensor, layer: int) -> tuple[Tensor, Tensor]:
+    def store(self, key: Tensor, value: Tensor, layer: int) -> KeyValue:
         """Writes rows of one text. Returns keys and values of the layer's window."""
         self.fresh = key, value
         keys, values = self._cache.buffers(layer)
         self._write(keys, values, key, value)
-        return keys[:, :, : self._read], values[:, :, : self._read]
-
-    def get_seq_length(self, _: int = 0) -> int:
-        """Returns the number of slots in the window."""
-        return self._read
+        return keys[:, :, : self.length], values[:, :, : self.length]
 
 
 class Ring(PassCache):
@@ -188,11 +182,11 @@ class Ring(PassCache):
     """
 
     def __init__(self, cache: KeyValueCache, slot: Tensor, places: Tensor):
-        self.cache, self._slot, self._places = cache, slot, places
+        self.cache, self.length, self._slot, self._places = cache, cache.capacity, slot, places
         self._ages = (slot - torch.arange(cache.capacity, device=slot.device)) % cache.capacity
         self._seen: dict[int | None, Tensor] = {}
 
-    def store(self, key: Tensor, value: Tensor, layer: int) -> tuple[Tensor, Tensor]:
+    def store(self, key: Tensor, value: Tensor, layer: int) -> KeyValue:
         """Writes one row per text. Returns keys and values of all slots."""
         keys, values = self.cache.buffers(layer)
         keys.index_copy_(2, self._slot, key)
@@ -215,16 +209,11 @@ class Ring(PassCache):
             for state in self.cache.states.values():
                 state.commit(0)
 
-    def get_seq_length(self, _: int = 0) -> int:
-        """Returns the number of slots."""
-        return self.cache.capacity
-
 
 # States of linear layers.
 
 
-@dataclass(frozen=True, slots=True)
-class DeltaRows:
+class DeltaRows(NamedTuple):
     """What the rows of a pass add to the state of a gated delta net. It is stored until the accepted path is known.
 
     inputs: (B, channels, kernel − 1 + R), inputs of the convolution: the last kernel − 1 of the committed text, then those of the
@@ -252,11 +241,11 @@ class LinearState:
     """
 
     def __init__(self, inputs: Tensor, matrix: Tensor):
-        self.inputs, self.matrix = inputs, matrix
-        self.rows: DeltaRows | None = None
+        self.become(inputs, matrix)
 
     def become(self, inputs: Tensor, matrix: Tensor) -> None:
-        self.inputs, self.matrix, self.rows = inputs, matrix, None
+        self.inputs, self.matrix = inputs, matrix
+        self.rows: DeltaRows | None = None
 
     def commit(self, last: int) -> None:
         """Updates the state along an accepted path.
@@ -286,10 +275,14 @@ class LayerCache(KeyValueCache):
         super().__init__(*arguments)
         self.states = states
 
+    def _change(self, function: Callable[[Tensor], Tensor]) -> None:
+        """Replaces both parts of every state by what ``function`` returns for them."""
+        for state in self.states.values():
+            state.become(function(state.inputs), function(state.matrix))
+
     def clear(self) -> None:
         super().clear()
-        for state in self.states.values():
-            state.become(torch.zeros_like(state.inputs), torch.zeros_like(state.matrix))
+        self._change(torch.zeros_like)
 
     def commit(self, rows: Sequence[int]) -> None:
         """Commits rows of the last pass in every layer. The rows must form a path that starts at the first row."""
@@ -312,13 +305,10 @@ class LayerCache(KeyValueCache):
 
     def keep_sequences(self, index: Tensor) -> None:
         super().keep_sequences(index)
-        for state in self.states.values():
-            state.become(state.inputs[index], state.matrix[index])
+        self._change(lambda part: part[index])
 
     def forget(self, index: Tensor) -> None:
-        for state in self.states.values():
-            inputs, matrix = (part.index_fill(0, index, 0.0) for part in (state.inputs, state.matrix))
-            state.become(inputs, matrix)
+        self._change(lambda part: part.index_fill(0, index, 0.0))
 
     def get_conv_state(self, layer: int, state_idx: int = 0) -> None:
         """Returns None: there is no state at the start of a text."""

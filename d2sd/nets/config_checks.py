@@ -12,7 +12,7 @@ from itertools import chain
 from math import inf, isfinite, prod
 from typing import TYPE_CHECKING, Any
 
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.methods.base import MAX_BLOCK
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ HARMLESS = (  # options that may be true: they do not affect the output
     "use_cache", "return_dict", "tie_weights", "gradient_checkpointing", "scale_loss", "embed_requires_grad", "enable_sp_ulysses",
 )  # fmt: skip
 ROPES = ("rope_parameters", "rope_scaling")
+MISMATCH = "its weights do not match its config"
 ENGINES = "vLLM or SGLang"  # engines that may run drafters that are refused here
 # Unsupported kinds of drafters: pattern of key=value in a config → description, and engine that may run it
 UNSUPPORTED = {
@@ -105,8 +106,7 @@ def check_values(part: Raw, where: str = "") -> None:
             continue
         if name in WHOLE:
             least, most = WHOLE[name]
-            inside = is_whole(value) and least <= value <= most
-            require(inside, f"{said} a whole number from {least} to {most}")
+            require(is_whole(value) and least <= value <= most, f"{said} a whole number from {least} to {most}")
         elif name in REAL:
             above, below = REAL[name]
             real = (isinstance(value, float) and isfinite(value)) or is_whole(value)
@@ -130,8 +130,10 @@ def _check_heads(config: Raw) -> None:
 def check_token_ids(ids: Any, vocabulary: int, name: str) -> None:
     """Checks that one or several token ids are in a vocabulary of this size. None passes the check."""
     for token in () if ids is None else ids if isinstance(ids, list | tuple | set | frozenset) else (ids,):
-        inside = is_whole(token) and 0 <= token < vocabulary
-        require(inside, f"its {name} {short(token)} is not in its vocabulary of {vocabulary} (0 to {vocabulary - 1})")
+        require(
+            is_whole(token) and 0 <= token < vocabulary,
+            f"its {name} {short(token)} is not in its vocabulary of {vocabulary} (0 to {vocabulary - 1})",
+        )
 
 
 def is_whole(value: Any) -> bool:
@@ -145,11 +147,6 @@ def object_at(config: Raw, path: str) -> Raw:
     part = config.get(path) if path else config
     require(part is None or isinstance(part, Mapping), f"its {path} is not a JSON object")
     return part or {}
-
-
-def require(ok: bool, sentence: str) -> None:
-    if not ok:
-        raise InputError(sentence)
 
 
 def require_template(template: object, name: str) -> None:
@@ -210,16 +207,16 @@ def check_shapes(held: Shapes, model: nn.Module) -> None:
     numbers, needed = (sum(map(prod, shapes.values())) for shapes in (held, wanted))
     require(
         needed <= 3 * numbers,
-        f"its weights do not match its config ({numbers} numbers are stored, and its config needs {needed})",
+        f"{MISMATCH} ({numbers} numbers are stored, and its config needs {needed})",
     )
 
 
 def wrong_shapes(held: Shapes, wanted: Shapes) -> dict[str, str]:
     """Returns a clause for each tensor whose stored shape differs from the wanted one, by name."""
-    names = [name for name in sorted(held.keys() & wanted.keys()) if held[name] != wanted[name]]
     return {
-        name: f"its weights do not match its config ({name} has shape {list(held[name])}, and its config needs {list(wanted[name])})"
-        for name in names
+        name: f"{MISMATCH} ({name} has shape {list(held[name])}, and its config needs {list(wanted[name])})"
+        for name in sorted(held.keys() & wanted.keys())
+        if held[name] != wanted[name]
     }
 
 

@@ -18,9 +18,8 @@ from torch.nn import functional as F
 from transformers import PreTrainedModel, Qwen3Config
 from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP, Qwen3RotaryEmbedding
 
-from d2sd.nets.attention import KeyValue
 from d2sd.nets.layouts import DrafterForm, Selector, default_target_layers, read_form
-from d2sd.nets.lean import Attend, Kernels, LayerAttention, MergedLayers, Product, merged_layers
+from d2sd.nets.lean import Attend, Kernels, KeyValue, LayerAttention, MergedLayers, Product, merged_layers
 from d2sd.nets.packed import PackedLayers, product
 from d2sd.nets.types import TargetType, head_shape, target_type
 
@@ -370,9 +369,13 @@ def drafter_config(
     layers: number of layers of the drafter.
     """
     taps = target_layer_ids or default_target_layers(target.num_hidden_layers, layers)
-    settings: dict[str, Any] = {"num_target_layers": target.num_hidden_layers, "block_size": block_size}
-    settings["dflash_config"] = {"mask_token_id": mask_token_id, "target_layer_ids": taps}
-    return Qwen3Config(**layer_shape(target), num_hidden_layers=layers, **settings)
+    settings = layer_shape(target) | {
+        "num_hidden_layers": layers,
+        "num_target_layers": target.num_hidden_layers,
+        "block_size": block_size,
+        "dflash_config": {"mask_token_id": mask_token_id, "target_layer_ids": taps},
+    }
+    return Qwen3Config(**settings)
 
 
 def layer_shape(target: Any) -> dict[str, Any]:
@@ -431,7 +434,7 @@ def _plain_weights(layer: Any, kind: TargetType) -> dict[str, Tensor]:
     """Returns the weights of a target's layer as Qwen3 stores them: queries without output gates, and norm weights without an
     offset.
     """
-    weights: dict[str, Tensor] = layer.state_dict()
+    weights = layer.state_dict()
     if kind.gated:
         query = weights["self_attn.q_proj.weight"]
         heads = query.view(-1, 2, layer.self_attn.head_dim, query.shape[1])

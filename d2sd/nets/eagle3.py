@@ -15,10 +15,9 @@ from torch import Tensor, nn
 from transformers import LlamaConfig, Qwen3Config
 from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRotaryEmbedding
 
-from d2sd.nets.attention import KeyValue
 from d2sd.nets.drafter import DraftAttention, layer_shape, rms_norm
 from d2sd.nets.layouts import Eagle3Form
-from d2sd.nets.lean import LayerAttention
+from d2sd.nets.lean import KeyValue, LayerAttention
 from d2sd.nets.types import target_type
 
 
@@ -88,9 +87,9 @@ class Eagle3DraftModel(nn.Module):
 
     def keys_values(self, embedding: Tensor, feature: Tensor, positions: Tensor) -> KeyValue:
         """Returns keys and values of rows, (B, KV heads, R, D) each. For committed rows, nothing else is computed."""
-        cos, sin = self.rotary_emb(feature, positions)
-        both = torch.cat([self.layers[0].input_layernorm(embedding), self.layers[0].hidden_norm(feature)], -1)
-        return self.layers[0].self_attn.keys_values(both, cos, sin)
+        layer = self.layers[0]
+        both = torch.cat([layer.input_layernorm(embedding), layer.hidden_norm(feature)], -1)
+        return layer.self_attn.keys_values(both, *self.rotary_emb(feature, positions))
 
     def forward(self, embedding: Tensor, feature: Tensor, positions: Tensor, attend: LayerAttention) -> Tensor:
         """Returns hidden states of rows, (B, R, hidden), before the final norm.
@@ -100,8 +99,7 @@ class Eagle3DraftModel(nn.Module):
         positions: (B or 1, R).
         attend: function that computes the attention of the rows to earlier rows and to themselves.
         """
-        cos, sin = self.rotary_emb(feature, positions)
-        return self.layers[0](embedding, feature, cos, sin, attend)
+        return self.layers[0](embedding, feature, *self.rotary_emb(feature, positions), attend)
 
     def following(self, hidden: Tensor) -> Tensor:
         """Returns the features of the rows' children in a tree, from the rows' hidden states."""
@@ -109,8 +107,7 @@ class Eagle3DraftModel(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Returns logits over the draft vocabulary for the token two positions after each row, (…, D) float32."""
-        out: Tensor = self.lm_head(self.norm(hidden)).float()
-        return out
+        return self.lm_head(self.norm(hidden)).float()
 
 
 def new_eagle3(target: Any, token_ids: Sequence[int], layers: Sequence[int]) -> Eagle3DraftModel:

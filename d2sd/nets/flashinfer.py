@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from d2sd.__about__ import on_zero_gpu
-from d2sd.nets.lean import Kernels, Write
+from d2sd.nets.lean import Kernels, KeyValue, Write
 
 WORKSPACE = 128 << 20  # bytes, as flashinfer recommends
 HALF_DTYPES = (torch.float16, torch.bfloat16)
@@ -100,8 +100,7 @@ class FlashInferKernels(Kernels):
     def norm(self, x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
         if weight is None:
             return super().norm(x, weight, eps)
-        out: Tensor = _library().rmsnorm(x.view(-1, x.shape[-1]), weight, eps)
-        return out.view(x.shape)
+        return _library().rmsnorm(x.view(-1, x.shape[-1]), weight, eps).view(x.shape)
 
     def add_norm(self, x: Tensor, residual: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, Tensor]:
         size = x.shape[-1]
@@ -109,8 +108,7 @@ class FlashInferKernels(Kernels):
         return residual, x
 
     def gated(self, gate_up: Tensor) -> Tensor:
-        out: Tensor = _library().silu_and_mul(gate_up)
-        return out
+        return _library().silu_and_mul(gate_up)
 
     def table(self, cos: Tensor, sin: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
         half = cos.shape[1] // 2
@@ -165,8 +163,8 @@ class _Stage:
     prefix: Any
     block: Any
     bits: Tensor | None
-    prefix_planned: tuple[int, int, int, float] | None = None
-    block_planned: tuple[int, int, float] | None = None
+    prefix_planned: tuple[float, ...] = ()
+    block_planned: tuple[float, ...] = ()
     mask: Tensor | None = None
 
 
@@ -185,11 +183,11 @@ class FlashInfer:
     def __call__(
         self,
         query: Tensor,
-        prefix: tuple[Tensor, Tensor],
-        block: tuple[Tensor, Tensor] | None,
+        prefix: KeyValue,
+        block: KeyValue | None,
         block_mask: Tensor | None,
         scale: float,
-        joined: tuple[Tensor, Tensor] | None = None,
+        joined: KeyValue | None = None,
         seen: Tensor | None = None,
         sinks: Tensor | None = None,
     ) -> Tensor:
@@ -203,7 +201,7 @@ class FlashInfer:
         masked = None if block is None else block_mask is not None
         if seen is None:
             self.plan(query, kv_heads, context, masked, scale, block_mask)
-        stage = self._stages[self._key(query, kv_heads, masked)]
+        stage = self._stage(query, kv_heads, masked)
         flat = query.transpose(1, 2).reshape(batch * rows, heads, dim)
         shared = [part[0].transpose(0, 1) for part in prefix]
         if block is None:
@@ -213,8 +211,7 @@ class FlashInfer:
             out, lse = stage.block.run(flat, *separate, return_lse=True)
             if context:
                 out, _ = _library().merge_state(*stage.prefix.run(flat, *shared, return_lse=True), out, lse)
-        shaped: Tensor = out.view(batch, rows, heads, dim).transpose(1, 2)
-        return shaped
+        return out.view(batch, rows, heads, dim).transpose(1, 2)
 
     def plan(
         self, query: Tensor, kv_heads: int, context: int, masked: bool | None, scale: float, mask: Tensor | None = None
@@ -245,22 +242,17 @@ class FlashInfer:
         """Sets the (R, R) bool mask of fixed-shape passes that were planned for R rows."""
         packed = pack_mask(mask)
         for stage in self._stages.values():
-            if stage.bits is not None and stage.block_planned and stage.block_planned[:2] == (1, len(mask)):
+            if stage.bits is not None and stage.block_planned[:2] == (1, len(mask)):
                 stage.bits.copy_(packed)
 
-    def _key(self, query: Tensor, kv_heads: int, masked: bool | None) -> Hashable:
-        batch, heads, rows, dim = query.shape
-        # ``masked`` is always part of the key, since a wrapper that once had a mask keeps using it
-        shape = (batch, rows, masked) if self.fixed else (masked,)
-        return (query.device, query.dtype, heads, kv_heads, dim, shape)
-
     def _stage(self, query: Tensor, kv_heads: int, masked: bool | None) -> _Stage:
-        key, device = self._key(query, kv_heads, masked), query.device
+        (batch, heads, rows, dim), device = query.shape, query.device
+        # ``masked`` is always part of the key, since a wrapper that once had a mask keeps using it
+        key = device, query.dtype, heads, kv_heads, dim, masked, (batch, rows) if self.fixed else None
         if key not in self._stages:
             if device not in self._workspaces:
                 # one workspace for both levels, since their kernels never run at the same time
                 self._workspaces[device] = torch.empty(WORKSPACE, dtype=torch.uint8, device=device)
-            batch, rows = query.shape[0], query.shape[2]
             bits = None
             if masked and self.fixed:
                 bits = torch.zeros(-(-((batch * rows) ** 2) // 8), dtype=torch.uint8, device=device)
@@ -276,8 +268,7 @@ class FlashInfer:
             options |= {"use_cuda_graph": True, "qo_indptr_buf": rows, "kv_indptr_buf": keys}
             if bits is not None:
                 options |= {"custom_mask_buf": bits, "mask_indptr_buf": masks}
-        wrapper: Any = _library().BatchPrefillWithRaggedKVCacheWrapper
-        return wrapper(self._workspaces[device], "NHD", **options)
+        return _library().BatchPrefillWithRaggedKVCacheWrapper(self._workspaces[device], "NHD", **options)
 
 
 def _plan(wrapper: Any, rows: list[int], keys: list[int], shape: tuple[int, int, int], **options: Any) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple, cast, get_args
 
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.nets.config_checks import (
     BLOCK_OPTIONS,
     EAGLE3_OPTIONS,
@@ -25,7 +25,6 @@ from d2sd.nets.config_checks import (
     object_at,
     refuse_options,
     refuse_others,
-    require,
     short,
 )
 
@@ -120,7 +119,7 @@ class Form:
     draft_vocabulary: number of tokens that can be drafted; None if all of the target's tokens can be drafted.
     """
 
-    shape: Mapping[str, Any]
+    shape: Raw
     width: int
     taps: tuple[int, ...]
     draft_vocabulary: int | None
@@ -128,7 +127,7 @@ class Form:
     @property
     def vocabulary(self) -> int:
         """Size of the target's vocabulary."""
-        return int(self.shape["vocab_size"])
+        return self.shape["vocab_size"]
 
     @property
     def drafted(self) -> int:
@@ -210,22 +209,16 @@ class Eagle3Form(Form):
 # Block drafters.
 
 
-def layout_of(raw: Raw) -> str:
-    """Returns the name of a config's layout. Raises ``InputError`` if the config is not a block drafter's."""
-    for name, layout in LAYOUTS.items():
-        if {layout.layer, layout.options, layout.taps} & raw.keys():
-            return name
-    raise InputError(
-        "its config.json has no dflash_config, target_layer_ids or transformer_layer_config: it is not a block drafter"
-    )
-
-
 def read_form(raw: Raw) -> DrafterForm:
     """Returns the description of a block drafter that its ``config.json`` gives. Raises ``InputError`` if this file is wrong,
     incomplete or unsupported.
     """
     refuse_others(raw)
-    name = layout_of(raw)
+    name = next((name for name, at in LAYOUTS.items() if {at.layer, at.options, at.taps} & raw.keys()), "")
+    require(
+        name,
+        "its config.json has no dflash_config, target_layer_ids or transformer_layer_config: it is not a block drafter",
+    )
     layout = LAYOUTS[name]
     layer, options = (
         {"model_type": layout.types[0] if layout.layer else None, **object_at(raw, layout.layer)},
@@ -267,7 +260,7 @@ def _kind(key: str, raw: Raw, options: Raw) -> Kind:
     return next((cast(Kind, kind) for kind, name in names.items() if kind == named or name in str(raw.get("architectures"))), "dflash")  # fmt: skip
 
 
-def _merged(*parts: Raw) -> dict[str, Any]:
+def _merged(*parts: Raw) -> Raw:
     """Returns all keys of the given objects whose value is not null. If a key occurs several times, the last object decides."""
     return {key: value for part in parts for key, value in part.items() if value is not None}
 
@@ -278,7 +271,7 @@ def _value(raw: Raw, path: str) -> Any:
     return object_at(raw, outer).get(key)
 
 
-def _agreed(values: Mapping[str, Any], verb: str = "is") -> Any:
+def _agreed(values: Raw, verb: str = "is") -> Any:
     """Returns the value that several keys have in common; None if no key has one. Raises ``InputError`` if two values differ.
 
     values: values by path of the key.
@@ -295,7 +288,7 @@ def _agreed(values: Mapping[str, Any], verb: str = "is") -> Any:
 
 def _taps(raw: Raw) -> tuple[int, ...]:
     """Returns the target layers that a drafter reads, counted from 0; empty if no key names them. Keys that name them must agree."""
-    by_path: dict[str, tuple[int, ...]] = {}
+    by_path = {}
     for path, first in TAPS.items():
         if (numbers := _value(raw, path)) in (None, []):
             continue
@@ -364,7 +357,7 @@ def _attention(layer: Raw, options: Raw, kind: Kind) -> tuple[tuple[int | None, 
     key = "swa_window_size" if swa else "sliding_window"
     window = (options if swa else layer).get(key)
     require(not any(sliding) or bool(window), f"its {key} is missing")
-    causal: bool | None = False if swa else None  # in all layers; None: only in sliding layers
+    causal = False if swa else None  # in all layers; None: only in sliding layers
     if "speculators_model_type" not in options:
         causal = next((options[key] for key in ("is_causal", "causal", "causal_head") if key in options), causal)
     elif options.get("sliding_window_non_causal", kind == "dflash2"):
@@ -397,7 +390,7 @@ def is_eagle3(raw: Raw) -> bool:
     """Returns whether a ``config.json`` belongs to an EAGLE-3 drafter. Raises ``InputError`` for unsupported kinds of drafters."""
     refuse_others(raw)
     if (kind := raw.get("speculators_model_type")) is not None:
-        return bool(kind == "eagle3")
+        return kind == "eagle3"
     keys = {"draft_vocab_size", "eagle_config", LAYERS} & raw.keys()
     return "Eagle3" in str(raw.get("architectures")) or ("dflash_config" not in raw and bool(keys))
 
@@ -438,7 +431,7 @@ def default_eagle3_layers(target_layers: int) -> tuple[int, ...]:
 # Keys of all drafters.
 
 
-def _shape(layer: Raw, head_dim: int | None = None) -> dict[str, Any]:
+def _shape(layer: Raw, head_dim: int | None = None) -> Raw:
     """Returns the config entries that determine the shape of a layer, with defaults for those that are missing.
 
     head_dim: default head size; None: hidden size ÷ number of heads.
@@ -458,12 +451,12 @@ def _draft_vocabulary(options: Raw, vocabulary: int) -> int | None:
     return None if size == vocabulary else size
 
 
-def _rope(layer: Raw) -> dict[str, Any]:
+def _rope(layer: Raw) -> Raw:
     """Returns the drafter's own RoPE parameters, from ``rope_parameters``, or from ``rope_theta`` with ``rope_scaling``."""
     part = next((part for part in ROPES if layer.get(part) is not None), ROPES[0])
     rope = dict(object_at(layer, part))
-    nested = any(isinstance(value, Mapping) for value in rope.values())
-    require(not nested, f"its {part} differ by kind of layer, which is not supported")
+    for value in rope.values():
+        require(not isinstance(value, Mapping), f"its {part} differ by kind of layer, which is not supported")
     partial = rope.get("partial_rotary_factor")
     require(partial in (None, 1), f"its partial_rotary_factor is {short(partial)}; only 1 is supported")
     theta = _agreed({path: _value(layer, path) for path in ("rope_theta", f"{part}.rope_theta")})

@@ -16,10 +16,9 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +26,7 @@ from torch.nn import functional as F
 
 from d2sd.nets.types import target_type
 
+KeyValue = tuple[Tensor, Tensor]  # keys and values
 FIXED_ROPE = ("default", "linear", "llama3")
 # query (B, heads, R, D), key and value (B, KV heads, R, D) of a layer's rows → output, shaped like query
 LayerAttention = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -52,23 +52,19 @@ def merge_linears(linears: Sequence[nn.Linear]) -> Tensor:
     If they are consecutive slices of one tensor already, nothing is copied.
     """
     with _one_at_a_time:
-        return _merge(linears)
-
-
-def _merge(linears: Sequence[nn.Linear]) -> Tensor:
-    weights = [linear.weight for linear in linears]
-    rows = [len(weight) for weight in weights]
-    side_by_side = all(
-        a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr() and a.data_ptr() + a.nbytes == b.data_ptr()
-        for a, b in pairwise(weights)
-    )
-    if side_by_side and not weights[0].is_meta:
-        first = weights[0].detach()
-        return first.as_strided((sum(rows), first.shape[1]), first.stride(), first.storage_offset())
-    whole = torch.cat(weights)
-    for linear, part in zip(linears, whole.split(rows), strict=True):
-        linear.weight = nn.Parameter(part, requires_grad=False)
-    return whole
+        weights = [linear.weight for linear in linears]
+        rows = [len(weight) for weight in weights]
+        side_by_side = all(
+            a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr() and a.data_ptr() + a.nbytes == b.data_ptr()
+            for a, b in pairwise(weights)
+        )
+        if side_by_side and not weights[0].is_meta:
+            first = weights[0].detach()
+            return first.as_strided((sum(rows), first.shape[1]), first.stride(), first.storage_offset())
+        whole = torch.cat(weights)
+        for linear, part in zip(linears, whole.split(rows), strict=True):
+            linear.weight = nn.Parameter(part, requires_grad=False)
+        return whole
 
 
 # Layer operations other than matrix products.
@@ -150,8 +146,7 @@ def apply_signed_rope(x: Tensor, cos: Tensor, signed: Tensor) -> Tensor:
 # Layers.
 
 
-@dataclass(frozen=True, slots=True)
-class LeanLayer:
+class LeanLayer(NamedTuple):
     """Products and norms of one layer.
 
     norm, mlp_norm: weights of the norms before attention and MLP, (hidden,) each; None if the products include these weights.
@@ -228,7 +223,7 @@ class LeanLayers(ABC):
         hooked = any(hasattr(m, "_hf_hook") for m in model.modules())
         frozen = not any(p.requires_grad for p in model.parameters())
         plain = target_type(config).lean and config.hidden_act == "silu" and rope in FIXED_ROPE
-        return bool(plain and frozen and not biased and not hooked)
+        return plain and frozen and not biased and not hooked
 
     def _table(self, kernels: Kernels, count: int) -> tuple[Tensor, ...]:
         """Returns the rotary table for at least ``count`` positions. It is never freed, since captured passes read its memory."""
@@ -257,7 +252,7 @@ class LeanLayers(ABC):
             norms = torch.stack(weights)[:, None, None, None]
         return self._context_product(), norms
 
-    def contexts(self, x: Tensor, positions: Tensor, room: int) -> tuple[Tensor, Tensor]:
+    def contexts(self, x: Tensor, positions: Tensor, room: int) -> KeyValue:
         """Returns all layers' keys and values of context rows (without queries), (layers, B, KV heads, T, head_dim) each.
 
         x: (B, T, hidden); B is 1 in ``MergedLayers``.

@@ -108,8 +108,7 @@ def _forward(
     out = net.norm(
         out.transpose(1, 2).to(hidden_states.dtype).reshape(-1, net.head_v_dim), gate.reshape(-1, net.head_v_dim)
     )
-    projected: Tensor = net.out_proj(out.reshape(*hidden_states.shape[:2], -1))
-    return projected
+    return net.out_proj(out.reshape(*hidden_states.shape[:2], -1))
 
 
 def _projected(net: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

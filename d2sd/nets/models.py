@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.nets.config_checks import is_finite
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.eagle3 import Eagle3DraftModel
@@ -43,14 +43,14 @@ class Models:
                 raise InputError(f"drafter {drafter.config.name_or_path}: {wrong}")
             self.target.taps.add(drafter.target_layer_ids)
         if self.draft_model is not None:
-            vocabularies = [
+            ours, targets = (
                 (net.config.vocab_size, net.tokenizer.get_vocab()) for net in (self.draft_model, self.target)
-            ]
-            if vocabularies[0] != vocabularies[1]:
-                raise InputError(
-                    f"draft model {self.draft_model.name} has a different vocabulary from the target {self.target.name}: "
-                    "they do not fit"
-                )
+            )
+            require(
+                ours == targets,
+                f"draft model {self.draft_model.name} has a different vocabulary from the target {self.target.name}: "
+                "they do not fit",
+            )
         for note in self.notes():
             log.warning("%s", note)
 

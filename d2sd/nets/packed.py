@@ -44,6 +44,10 @@ def product(weight: Tensor, half: bool = False) -> Product:
     return partial(F.linear, weight=weight.T.contiguous().T)  # column-major, faster for a single row
 
 
+def weight_bytes(model: nn.Module) -> int:
+    return sum(p.numel() * p.element_size() for p in model.parameters())
+
+
 def mask_after(length: int, seen: Tensor) -> Tensor:
     """Returns an additive attention mask, (R, length + R) float32, for R rows that all attend to the ``length`` committed slots.
 
@@ -82,7 +86,7 @@ class PackedLayers(LeanLayers):
     def possible(model: nn.Module, config: Any) -> bool:
         """Whether a model is small, is in float32 on a CPU, and has only ``plain`` layers without windows."""
         float32 = all(p.device.type == "cpu" and p.dtype == torch.float32 for p in model.parameters())
-        small = sum(p.numel() * p.element_size() for p in model.parameters()) <= MAX_BYTES
+        small = weight_bytes(model) <= MAX_BYTES
         return small and float32 and set(layer_kinds(config)) == {"full"} and LeanLayers.plain(model, config)
 
     def _context_product(self) -> Product:
@@ -91,8 +95,10 @@ class PackedLayers(LeanLayers):
         run = product(torch.cat([w for a in attentions for w in (a.k_proj.weight, a.v_proj.weight)]), self.half)
         return lambda x: run(x).view(*x.shape[:2], *shape).permute(2, 0, 1, 3, 4)
 
-    def products(self, rows: int) -> Callable[[], None]:
-        """Returns a function that computes the products of all layers over ``rows`` rows and nothing else, for timing."""
+    def products(self, rows: int, head: Callable[[], object]) -> Callable[[], object]:
+        """Returns a function that computes the products of all layers over ``rows`` rows, calls ``head``, and does nothing else, for
+        timing.
+        """
         x, attended, gated = (
             torch.zeros(rows, n, dtype=torch.float32)
             for n in (self.hidden + 1, self.heads * self.head_dim, self.intermediate)
@@ -102,6 +108,7 @@ class PackedLayers(LeanLayers):
             for w in self.layers:
                 for run, given in ((w.project, x), (w.out, attended), (w.gate_up, x), (w.down, gated)):
                     run(given)
+            head()
 
         return work
 

@@ -13,9 +13,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -24,7 +23,7 @@ from torch import Tensor
 from d2sd.__about__ import on_zero_gpu
 from d2sd.config import PASSES, check_choice
 from d2sd.errors import InputError
-from d2sd.nets.attention import Backend, make_backend
+from d2sd.nets.attention import make_backend
 from d2sd.nets.caches import KeyValueCache
 from d2sd.nets.flashinfer import KERNELS, FlashInfer
 from d2sd.nets.lean import TORCH, Kernels
@@ -40,8 +39,7 @@ PassFunction = Callable[..., tuple[Tensor, ...]]
 _one_at_a_time = threading.Lock()  # torch cannot capture in two threads at once
 
 
-@dataclass(frozen=True, slots=True)
-class CapturedPass:
+class CapturedPass(NamedTuple):
     """A CUDA graph with its input and output buffers, which keep their addresses."""
 
     graph: Any
@@ -152,8 +150,7 @@ def choose_mode(mode: str, device: torch.device, capturable: bool, fixable: bool
         raise InputError(
             "padded passes need a target without linear attention or layers that share keys; choose auto or eager"
         )
-    chosen: Mode = ("captured" if possible else "eager") if mode == "auto" else mode  # type: ignore[assignment]
-    return chosen
+    return ("captured" if possible else "eager") if mode == "auto" else mode  # type: ignore[return-value]
 
 
 class Passes:
@@ -165,11 +162,11 @@ class Passes:
 
     def __init__(self, mode: Mode, backend: str, capacity: int, device: torch.device, merged: bool = True):
         self.mode, self.device = mode, device
-        self.capacity = capacity if mode == "eager" else context_shape(capacity)
-        self.backend: Backend = make_backend(backend, fixed=mode != "eager")
+        self.capacity = context_shape(capacity) if self.fixed else capacity
+        self.backend = make_backend(backend, self.fixed)
         self._flashinfer = self.backend if isinstance(self.backend, FlashInfer) else None
         self.kernels: Kernels = TORCH if self._flashinfer is None else KERNELS
-        self.merged = merged and mode != "eager"
+        self.merged = merged and self.fixed
         self._caches: dict[str, KeyValueCache] = {}
         self._captured: dict[Hashable, CapturedPass] = {}
         self._recorder = PassRecorder(device)

@@ -12,7 +12,7 @@ from importlib.metadata import version
 
 import torch
 
-from d2sd.errors import InputError, first_line
+from d2sd.errors import InputError, first_line, require
 from d2sd.nets.attention import attend_dense
 from d2sd.nets.target import Target
 from d2sd.nets.transformers_calls import older_version
@@ -44,11 +44,11 @@ def check_passes(target: Target) -> None:
         ) from error
     # the limits are above rounding errors and below the effect of a missing window, sink or state (20% or more)
     whole = target.dtype == torch.float32 and getattr(target.model, "hf_quantizer", None) is None
-    if not difference <= (5e-3 if whole else 0.1):
-        raise InputError(
-            f"targets of type {key[0]} would write wrong text with {installed}: hidden states differ from transformers' own forward "
-            f"pass by {difference:.0%}; {older_version()}"
-        )
+    require(
+        difference <= (5e-3 if whole else 0.1),
+        f"targets of type {key[0]} would write wrong text with {installed}: hidden states differ from transformers' own forward "
+        f"pass by {difference:.0%}; {older_version()}",
+    )
     _agreed.add(key)
 
 

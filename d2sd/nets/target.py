@@ -25,7 +25,7 @@ from d2sd.nets.lean import Kernels, MergedLayers, merged_layers
 from d2sd.nets.linear_attention import follow_trees
 from d2sd.nets.packed import PackedLayers, mask_after, product
 from d2sd.nets.transformers_calls import cache_argument
-from d2sd.nets.tree_attention import ATTENTION, LayerOptions, PassAttention, PassRows, TreeAttention, attend_chain
+from d2sd.nets.tree_attention import ATTENTION, LayerOptions, PassRows, TreeAttention, attend_chain
 from d2sd.nets.types import (
     check_supported,
     eager_reason,
@@ -128,22 +128,17 @@ class Target:
             if kind == "linear":
                 follow_trees(layer.linear_attn)
         self.head: Any = model.lm_head
-        self._text, self._window = config, window(config)
+        self.config, self._window = config, window(config)
         self._merged: dict[Kernels, MergedLayers] = {}
         self.mixed = False  # whether packed layers keep their weights in float16
 
     @property
-    def config(self) -> Any:
-        return text_config(self.model.config)
-
-    @property
     def device(self) -> torch.device:
-        return torch.device(self.embedding.weight.device)
+        return self.embedding.weight.device
 
     @property
     def dtype(self) -> torch.dtype:
-        dtype: torch.dtype = self.embedding.weight.dtype
-        return dtype
+        return self.embedding.weight.dtype
 
     @property
     def numbers(self) -> str:
@@ -185,18 +180,18 @@ class Target:
 
     @property
     def scale(self) -> float:
-        return float(next(iter(self._attentions.values())).scaling)
+        return next(iter(self._attentions.values())).scaling
 
     @property
     def max_positions(self) -> int:
-        return int(self.config.max_position_embeddings)
+        return self.config.max_position_embeddings
 
     @property
     def end_ids(self) -> frozenset[int]:
-        ids = self.model.generation_config.eos_token_id
-        ids = self.config.eos_token_id if ids is None else ids
-        ids = self.tokenizer.eos_token_id if ids is None else ids
-        return frozenset() if ids is None else frozenset([ids] if isinstance(ids, int) else ids)
+        for holder in (self.model.generation_config, self.config, self.tokenizer):
+            if (ids := holder.eos_token_id) is not None:
+                return frozenset([ids] if isinstance(ids, int) else ids)
+        return frozenset()
 
     def chat_ids(self, message: str, thinking: bool) -> list[int]:
         return chat_ids(self.tokenizer, self.name, [{"role": "user", "content": message}], thinking)
@@ -238,7 +233,7 @@ class Target:
 
     def scores(self, hidden: Tensor) -> Tensor:
         """Returns the same logits as ``logits``, but in the target's dtype unless a scale or cap needs float32."""
-        return final_logits(self._text, self._head(hidden))
+        return final_logits(self.config, self._head(hidden))
 
     def borrowed_scores(self, hidden: Tensor) -> Tensor:
         """Returns the LM head's output for a drafter's hidden states, without the target's scale or cap, in the target's dtype."""
@@ -270,7 +265,13 @@ class Target:
         rows = None if tree_mask is None else PassRows(positions, tree_mask)
         attend = attend_chain if rows is None or backend is None else TreeAttention(backend, rows, window)
         if merged is not None and window is not None:
-            return self._run_merged(merged, ids, positions, window, attend)
+
+            def attend_in_layer(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+                size = self._window if self.kinds[layer] == "sliding" else None
+                return attend(query, *window.store(key, value, layer), LayerOptions(merged.scale, size))
+
+            keep = partial(self.taps.keep, copy=merged.kernels.in_place)
+            return merged.run(self._embed(ids)[None], positions, window.capacity, attend_in_layer, keep)[0]
         return self.read(ids[None], cache, positions[None], attend=attend, rows=rows)[0]
 
     def read(
@@ -282,25 +283,14 @@ class Target:
         positions: (B or 1, R) int64; None for the positions after the cache's text.
         others: further arguments for the layers' attention function.
         """
-        hidden: Tensor = self.base(
+        return self.base(
             input_ids=ids, position_ids=positions, use_cache=True, **{self._cache_argument: cache}, **others
         ).last_hidden_state
-        return hidden
 
     def _embed(self, ids: Tensor) -> Tensor:
         x = F.embedding(ids, self.embedding.weight)
-        factor = getattr(self._text, "embedding_multiplier", 1.0)
+        factor = getattr(self.config, "embedding_multiplier", 1.0)
         return x if factor == 1 else x * factor
-
-    def _run_merged(
-        self, merged: MergedLayers, ids: Tensor, positions: Tensor, cache: CacheWindow, attend: PassAttention
-    ) -> Tensor:
-        def attend_in_layer(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-            size = self._window if self.kinds[layer] == "sliding" else None
-            return attend(query, *cache.store(key, value, layer), LayerOptions(merged.scale, size))
-
-        keep = partial(self.taps.keep, copy=merged.kernels.in_place)
-        return merged.run(self._embed(ids)[None], positions, cache.capacity, attend_in_layer, keep)[0]
 
     def features(self, layers: list[int], rows: Tensor | slice) -> Tensor:
         """Returns the target's features for rows of the last pass: outputs of ``layers``, concatenated, (1, rows, taps·hidden)."""

@@ -154,7 +154,10 @@ class TreeAttention:
         scale, size, sinks = layer
         rows, window, device = self.rows, self.window, query.device
         if query.shape[2] == 1 and size is None and sinks is None:
-            return self._attend_one(query, key, value, scale)
+            filled = None if window is None else window.filled
+            if filled is not None and isinstance(self.backend, FlashInfer):
+                return self.backend(query, (key, value), None, None, scale, None, filled)
+            return attend_row(query, key, value, scale, None if filled is None else filled[None])
         mask = rows.mask.to(device)
         if window is not None:
             seen = window.seen
@@ -169,12 +172,6 @@ class TreeAttention:
             key, value, context = key[:, :, low:], value[:, :, low:], context - low
         prefix, block = ((key[:, :, part], value[:, :, part]) for part in (slice(context), slice(context, None)))
         return self.backend(query, prefix, block, mask, scale, (key, value), within, sinks)
-
-    def _attend_one(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
-        filled = None if self.window is None else self.window.filled
-        if filled is not None and isinstance(self.backend, FlashInfer):
-            return self.backend(query, (key, value), None, None, scale, None, filled)
-        return attend_row(query, key, value, scale, None if filled is None else filled[None])
 
 
 # The function that transformers calls.
@@ -205,8 +202,7 @@ def attention(
         others["attention_mask"] = attention_mask
     refuse_unknown("attention", others)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    layer = LayerOptions(scale, sliding_window, s_aux)
-    return attend(query, key, value, layer).transpose(1, 2), None
+    return attend(query, key, value, LayerOptions(scale, sliding_window, s_aux)).transpose(1, 2), None
 
 
 AttentionInterface.register(ATTENTION, attention)

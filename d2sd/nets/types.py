@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from d2sd.errors import InputError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-LayerKind = Literal["full", "sliding", "linear"]
-KINDS: dict[str, LayerKind] = {
-    "full_attention": "full",
-    "sliding_attention": "sliding",
-    "linear_attention": "linear",
-}
+KINDS = {f"{kind}_attention": kind for kind in ("full", "sliding", "linear")}
 
 
-@dataclass(frozen=True, slots=True)
-class TargetType:
+class TargetType(NamedTuple):
     """Properties of a target type that its config does not state.
 
     norm: class name of the type's RMSNorm, which is replaced by torch's equivalent; None if torch's RMSNorm is not equivalent.
@@ -171,7 +165,9 @@ def check_supported(config: Any, name: str) -> None:
     """Raises ``InputError`` if a target with this transformers config cannot verify token trees exactly."""
     text = text_config(config)
     if text.model_type not in TYPES:
-        missing = missing_part(text)
+        named = (part for key, part in PARTS.items() if getattr(text, key, None))
+        kinds = (f"{kind.replace('_', ' ')} layers" for kind in _unknown_kinds(text))
+        missing = next(chain(named, kinds), None)
         reason = f" (unsupported part: {missing})" if missing else ""
         raise InputError(
             f"targets of type {config.model_type!r} are not supported{reason}; choose {', '.join(SUPPORTED[:-1])} or "
@@ -182,15 +178,6 @@ def check_supported(config: Any, name: str) -> None:
             f"{name} has layers of kind {unknown[0]}, which tree verification does not support; choose a target with "
             "full, sliding-window or gated delta net layers"
         )
-
-
-def missing_part(config: Any) -> str | None:
-    """Returns an unsupported part of a target's network, as a noun; None if no such part is found."""
-    text = text_config(config)
-    part = next((part for key, part in PARTS.items() if getattr(text, key, None)), None)
-    if part is None and (unknown := _unknown_kinds(text)):
-        part = f"{unknown[0].replace('_', ' ')} layers"
-    return part
 
 
 def _unknown_kinds(config: Any) -> list[str]:

@@ -73,7 +73,7 @@ class Redrafter:
 
     def accepted(self, text: Text, anchors: Sequence[int]) -> list[int]:
         """Returns the number of accepted tokens of the draft after each anchor."""
-        return list[int](self.draft(text, anchors)[0].tolist())
+        return self.draft(text, anchors)[0].tolist()
 
     def steps(self, text: Text) -> TextWalk:
         """Returns the steps of decoding the text. Each step commits the visible tokens, the accepted tokens and a bonus token."""

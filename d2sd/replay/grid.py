@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -13,7 +13,7 @@ from d2sd.config import DecodeConfig
 from d2sd.costs.machines import StageCosts, cost_drawing
 from d2sd.costs.runs import recording_machine
 from d2sd.engine import Engine
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.methods import METHODS
 from d2sd.replay.outcomes import ReplayOutcome, recorded_config
 from d2sd.replay.questions import check_same_weights
@@ -23,11 +23,9 @@ from d2sd.trace.trace import Trace
 
 BRANCHES = (0, 1, 2, 4, 6, 8)  # K; 0: the first draft alone
 BLOCKS = (4, 6, 8, 12, 16)  # γ
-PARTS = ("target", "first_drafter", "second_drafter")
 
 
-@dataclass(frozen=True, slots=True)
-class GridProgress:
+class GridProgress(NamedTuple):
     """Progress of the replays of a run.
 
     done, total: numbers of replayed settings and of all settings.
@@ -47,24 +45,24 @@ def settings_grid(engine: Engine, base: DecodeConfig) -> dict[tuple[int, int], D
     Raises ``InputError`` if K and γ do not determine the drafts of this run.
     """
     method = METHODS[base.method]
-    if base.temperature != 0:
-        raise InputError("other K and γ need a run at temperature 0: only then is the text the same for every setting")
-    if base.cost_aware or "block_size" not in method.settings:
-        raise InputError("the settings K and γ do not determine the drafts of this run")
+    require(
+        base.temperature == 0,
+        "other K and γ need a run at temperature 0: only then is the text the same for every setting",
+    )
+    require(
+        not base.cost_aware and "block_size" in method.settings,
+        "the settings K and γ do not determine the drafts of this run",
+    )
     several = "num_branches" in method.settings
     branches = sorted({*BRANCHES, base.num_branches}) if several else [0]
     # γ₂ equals γ unless the run set it separately
     second = None if base.second_block_size == base.block_size else base.second_block_size
     configs = {}
     for k, gamma in itertools.product(branches, sorted({*BLOCKS, base.block_size or BLOCKS[-1]})):
-        changes: dict[str, Any] = {
-            "method": "dflash" if several and not k else method.id,
-            "num_branches": max(1, k),
-            "block_size": gamma,
-            "second_block_size": second,
-        }
+        used = "dflash" if several and not k else method.id
         try:
-            configs[k, gamma] = engine.resolve(replace(base, **changes))
+            setting = replace(base, method=used, num_branches=max(1, k), block_size=gamma, second_block_size=second)
+            configs[k, gamma] = engine.resolve(setting)
         except InputError:  # K exceeds the number of prefixes, or γ exceeds the drafter's block size
             continue
     return configs
@@ -80,9 +78,9 @@ def replay_grid(engine: Engine, trace: Trace, baseline: Baseline | None = None) 
     """
     base = recorded_config(trace)
     configs = settings_grid(engine, base)
-    check_same_weights(engine, trace, PARTS)
+    check_same_weights(engine, trace, ("target", "first_drafter", "second_drafter"))
     yield GridProgress(0, len(configs))
-    replay, points = Replay(engine, trace), dict[tuple[int, int], ReplayOutcome]()
+    replay, points = Replay(engine, trace), {}
     for setting, config in configs.items():
         points[setting] = replay.run(config)
         yield GridProgress(len(points), len(configs))
@@ -101,7 +99,6 @@ def grid_line(trace: Trace, points: dict[tuple[int, int], ReplayOutcome], machin
     """
     base = recorded_config(trace)
     branches = base.num_branches if "num_branches" in METHODS[base.method].settings else 0
-    costs = machine and {**cost_drawing(machine), "milliseconds": 1e3 * machine.plain()}
     return {
         "event": "Replays",
         "run": trace.header["run"],
@@ -110,5 +107,5 @@ def grid_line(trace: Trace, points: dict[tuple[int, int], ReplayOutcome], machin
             [k, gamma, list(outcome.committed), msgspec.to_builtins(outcome.works)]
             for (k, gamma), outcome in points.items()
         ],
-        "here": costs,
+        "here": machine and {**cost_drawing(machine), "milliseconds": 1e3 * machine.plain()},
     }

@@ -6,14 +6,14 @@ target accepts. Typed words are verified by one target pass.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
 from d2sd.decoding.inspection import describe_draft
 from d2sd.engine import Engine
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.methods import METHODS
 from d2sd.replay.outcomes import recorded_config
 from d2sd.replay.recorded import Replay, check_fits
@@ -36,20 +36,21 @@ def drafted_step(trace: Trace, step: int, what: str) -> tuple[StepDone, Draft, l
     Raises ``InputError`` if the run is above temperature 0, so that its text does not determine which tokens the target accepts; if
     the run has no such step; if the step drafted nothing; or if it does not match the text.
     """
-    if recorded_config(trace).temperature != 0:
-        raise InputError(
-            f"{what} need a run at temperature 0, where the text determines which tokens the target accepts; "
-            "run the prompt again at temperature 0"
-        )
-    if not 0 <= step < len(trace.steps):
-        raise InputError(f"this run has no step {step + 1}; the last one is step {len(trace.steps)}")
+    require(
+        recorded_config(trace).temperature == 0,
+        f"{what} need a run at temperature 0, where the text determines which tokens the target accepts; "
+        "run the prompt again at temperature 0",
+    )
+    require(0 <= step < len(trace.steps), f"this run has no step {step + 1}; the last one is step {len(trace.steps)}")
     event = trace.steps[step]
     if event.first_draft is None or not event.first_draft.ids:
         raise InputError(f"nothing was drafted in step {step + 1}; choose another step")
     ids = [*(trace.prefill.prompt_token_ids if trace.prefill else ()), *trace.token_ids]
     start = event.anchor_position
-    if ids[start : start + 1] != [event.anchor]:
-        raise InputError(f"step {step + 1} of this trace does not match the text, so this step cannot be drafted again")
+    require(
+        ids[start : start + 1] == [event.anchor],
+        f"step {step + 1} of this trace does not match the text, so this step cannot be drafted again",
+    )
     return event, event.first_draft, ids[: start + 1], ids[start + 1 :]
 
 
@@ -101,11 +102,11 @@ def redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Redraft:
     """
     config = engine.resolve(recorded_config(trace))
     method = METHODS[config.method]
-    if method.second_drafter == "none":
-        raise InputError(
-            f"the method of this run, {method.name}, has no second drafter; choose a run of a method with a second drafter, such as "
-            f"{METHODS['d2sd'].name}"
-        )
+    require(
+        method.second_drafter != "none",
+        f"the method of this run, {method.name}, has no second drafter; choose a run of a method with a second drafter, such as "
+        f"{METHODS['d2sd'].name}",
+    )
     event, first, before, goal = drafted_step(trace, step, "re-drafts")
     check_same_weights(
         engine, trace, ["target", "second_drafter" if method.second_drafter == "vp" else "first_drafter"]
@@ -114,7 +115,16 @@ def redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Redraft:
     drafters = engine.drafters(config, start + 1)
     drafter, size = drafters.second, 1 + len(first.ids) + drafters.extension
     assert drafter is not None, "resolved settings of a method with a second drafter"
-    _check_prefix(first.ids, prefix, size, engine.models.target.end_ids)
+    most = len(first.ids)
+    require(0 <= prefix <= most, f"the first draft has no prefix of {prefix} tokens; choose 0 to {most}")
+    require(
+        prefix < (usable := open_prefixes(first.ids, engine.models.target.end_ids)),
+        f"token {usable} of the first draft ends the text, so nothing can follow it; choose 0 to {usable - 1}",
+    )
+    require(
+        prefix <= size - 2,
+        f"a block of {size} is full after all {prefix} tokens of the first draft: re-drafting there needs γ₂ > γ; choose 0 to {size - 2}",
+    )
     replay = Replay(engine, trace, size - 1 + len(trace.token_ids) - len(goal))
     with engine.lock:
         context = replay.features[tuple(drafter.taps)][:, :start]
@@ -138,20 +148,6 @@ def redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Redraft:
         extra=max(0, min(of_redraft + 1, len(goal)) - len(event.committed)),
         same=next((b.ids == block.ids for b in recorded if b.prefix == prefix), None),
     )
-
-
-def _check_prefix(ids: Sequence[int], prefix: int, size: int, end_ids: Collection[int]) -> None:
-    """Raises ``InputError`` if a block of ``size`` rows cannot continue the first ``prefix`` tokens of the draft ``ids``."""
-    if not 0 <= prefix <= len(ids):
-        raise InputError(f"the first draft has no prefix of {prefix} tokens; choose 0 to {len(ids)}")
-    if prefix >= (usable := open_prefixes(ids, end_ids)):
-        raise InputError(
-            f"token {usable} of the first draft ends the text, so nothing can follow it; choose 0 to {usable - 1}"
-        )
-    if prefix > size - 2:
-        raise InputError(
-            f"a block of {size} is full after all {prefix} tokens of the first draft: re-drafting there needs γ₂ > γ; choose 0 to {size - 2}"
-        )
 
 
 # A typed draft.
@@ -186,10 +182,8 @@ def verify_typed(engine: Engine, trace: Trace, step: int, words: str) -> TypedDr
     target has other weights than the run's.
     """
     _, first, before, after = drafted_step(trace, step, "typed drafts")
-    if not words.strip():
-        raise InputError("the draft is empty; type the words that come next")
-    if len(words) > MAX_TYPED:
-        raise InputError(f"the draft has {len(words)} characters; the maximum is {MAX_TYPED}")
+    require(words.strip(), "the draft is empty; type the words that come next")
+    require(len(words) <= MAX_TYPED, f"the draft has {len(words)} characters; the maximum is {MAX_TYPED}")
     check_same_weights(engine, trace, ["target"])
     pieces = [c.text for s in trace.steps[step:] for c in s.committed]
     words = spaced(pieces, encodable(words))

@@ -18,11 +18,10 @@ from d2sd.costs.machines import StageCosts
 from d2sd.decoding.cost_aware import Experience
 from d2sd.decoding.drafters import CachedDrafters
 from d2sd.engine import Engine
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.methods import METHODS, Drafters, FirstDraft
 from d2sd.nets.target import LayerTaps, Target
 from d2sd.replay.outcomes import ReplayOutcome, check_replayable
-from d2sd.trace.metrics import Work
 from d2sd.trace.trace import Trace
 from d2sd.tree.boundary import open_prefixes
 from d2sd.tree.walk import agreed, first_draft_boundary, walk
@@ -67,8 +66,10 @@ def recorded_text(trace: Trace) -> Text:
 
 def check_fits(target: Target, ids: Sequence[int]) -> None:
     """Raises ``InputError`` if this target cannot have written the tokens ``ids``, since an id or their number is too large for it."""
-    if max(ids) >= target.config.vocab_size or len(ids) > target.max_positions:
-        raise InputError(f"this run was not made with the model {target.name}: its token ids or its length do not fit")
+    require(
+        max(ids) < target.config.vocab_size and len(ids) <= target.max_positions,
+        f"this run was not made with the model {target.name}: its token ids or its length do not fit",
+    )
 
 
 @torch.inference_mode()
@@ -119,8 +120,9 @@ class Replay:
         models = engine.models
         target = models.target
         text = recorded_text(recorded) if isinstance(recorded, Trace) else recorded
-        if not text.start or not text.anchors:
-            raise InputError("the trace contains no text to replay; record a run of at least two tokens")
+        require(
+            text.start and text.anchors, "the trace contains no text to replay; record a run of at least two tokens"
+        )
         check_fits(target, text.ids)
         served = isinstance(recorded, Trace) and recorded.header["method"] not in METHODS
         most_others = MOST_OTHERS * (len(text.ids) - text.start) if served else 0  # a server may round differently
@@ -175,7 +177,7 @@ class Replay:
             drafters.method = replace(drafters.method, select=from_boundary)
         anchor = self.begin  # index of the anchor; the first one is the token from prefill
         self.commit(drafters, 0, anchor)
-        committed, works, hits, cut = list[int](), list[Work](), list[bool](), False
+        committed, works, hits, cut = [], [], [], False
         while anchor + 1 < len(ids):
             with self.engine.lock:
                 proposal = drafters.propose(ids[: anchor + 1])

@@ -9,7 +9,7 @@ from d2sd.calibration.replays import compare_replays, how_replayed
 from d2sd.calibration.resampling import Estimate
 from d2sd.calibration.text import count, signed_decimal, with_interval
 from d2sd.engine import Engine
-from d2sd.errors import InputError
+from d2sd.errors import require
 from d2sd.replay.outcomes import ReplayOutcome, recorded_config
 from d2sd.replay.recorded import Replay
 from d2sd.trace.trace import Trace
@@ -24,8 +24,10 @@ def replay_selections(engine: Engine, trace: Trace) -> list[ReplayOutcome]:
     ``InputError`` for a run without K, or a run that cannot be replayed.
     """
     recorded = replace(recorded_config(trace), cost_aware=False)
-    if not recorded.num_branches or any(step.first_draft is None for step in trace.steps):
-        raise InputError("these runs did not select prefixes; measure with a method such as D²SD")
+    require(
+        recorded.num_branches and not any(step.first_draft is None for step in trace.steps),
+        "these runs did not select prefixes; measure with a method such as D²SD",
+    )
     chosen, random = (engine.resolve(replace(recorded, method=method)) for method in ("d2sd", "random_prefix"))
     replay = Replay(engine, trace)
     return [replay.run(chosen), replay.run(random), replay.run(chosen, known_boundary=True)]

@@ -15,6 +15,7 @@ import orjson
 
 from d2sd.errors import InputError
 from d2sd.trace.events import TEMPERATURES, Baseline, Draft, Event, PrefillDone, StepDone
+from d2sd.trace.files import NOT_UTF_8, UTF_16
 from d2sd.trace.text import escaped
 
 Line = bytes | memoryview
@@ -114,9 +115,9 @@ def _decoded(decoder: msgspec.json.Decoder[Read], line: Line) -> Read:
         sentence = escaped(f"{sentence[:1].lower()}{sentence[1:160]}")
         raise InputError(f"{escaped(place[:100].lstrip('.'))}: {sentence}" if place else sentence) from None
     except msgspec.DecodeError as error:
-        raise InputError(f"not JSON ({error})") from None
+        raise InputError(NOT_UTF_8 if bytes(line[:2]) in UTF_16 else f"not JSON ({error})") from None
     except UnicodeDecodeError:
-        raise InputError("not UTF-8 text") from None
+        raise InputError(NOT_UTF_8) from None
     except RecursionError:
         raise InputError("nested too deeply") from None
 

@@ -9,6 +9,8 @@ Reading a line checks every field against its annotation here; ``d2sd.trace.chec
 
 from __future__ import annotations
 
+from functools import singledispatch
+from reprlib import repr as shortened
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -34,8 +36,18 @@ StopReason = Literal["end_token", "max_new_tokens", "stopped"]
 TEMPERATURES = (0.5, 0.707, 1.414, 2.0, 2.828, 4.0)  # temperatures of ``StepDone.tempered``; powers of √2
 
 
+@singledispatch
+def html_of(value: Any) -> str:
+    """Returns a value as HTML for a notebook, at most 20 kB, without scripts. Modules above register a function for their type."""
+    raise NotImplementedError(type(value))
+
+
 class Data(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """Base class of events and of their parts. The objects have no reference cycles, so the garbage collector need not track them."""
+
+    def __repr__(self) -> str:
+        fields = (f"{name}={shortened(getattr(self, name))[:80]}" for name in self.__struct_fields__)
+        return f"{type(self).__name__}({', '.join(fields)})"
 
 
 class Alternative(Data, frozen=True):
@@ -277,6 +289,12 @@ class StepDone(Data, frozen=True, tag_field="event", tag=True):
     trained: Items[Items[Probability]] = ()
     tempered: Items[Items[Probability]] = ()
     draws: Items[Draw] = ()
+
+    def __repr__(self) -> str:
+        return f"<step {self.step + 1}: {len(self.committed)} tokens committed, {len(self.nodes)} nodes verified>"
+
+    def _repr_html_(self) -> str:
+        return html_of(self)
 
 
 class Finished(Data, frozen=True, tag_field="event", tag=True):

@@ -114,18 +114,23 @@ class _Lines:
         self._file.flush()
 
 
+def duration(seconds: float) -> str:
+    """Returns a duration in minutes and seconds, such as 2:05."""
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
+
+
 def progress(items: Iterable[Any] | None = None, **options: Any) -> Any:
     """Returns a tqdm progress bar over the items on stderr. If stderr is not a terminal, it prints a line every ten seconds instead.
 
     items: the items; None if the caller updates the bar.
-    options: arguments of ``tqdm``.
+    options: arguments of ``tqdm``. A ``bar_format`` is also the format of the lines.
     """
     from tqdm import tqdm  # imported here, since reading traces does not need it
 
     if sys.stderr.isatty():
         return tqdm(items, file=sys.stderr, **options)
-    plain: dict[str, Any] = {"mininterval": SECONDS, "delay": SECONDS, "miniters": 1, "bar_format": LINE}
-    return tqdm(items, file=_Lines(sys.stderr), **{**options, **plain})
+    plain: dict[str, Any] = {"mininterval": SECONDS, "delay": SECONDS, "miniters": 1}
+    return tqdm(items, file=_Lines(sys.stderr), **{"bar_format": LINE, **options, **plain})
 
 
 def aligned(rows: Sequence[Sequence[str]], align: Callable[[str, int], str] = str.ljust) -> list[str]:

@@ -29,6 +29,7 @@ from d2sd.trace.checks import (
     read_header,
     read_kind,
 )
+from d2sd.trace.description import text_html
 from d2sd.trace.events import EVENTS, Committed, Event, Finished, PrefillDone, Record, StepDone, to_line
 from d2sd.trace.files import UNREADABLE, cannot_read, opened, whole_file, write_whole
 from d2sd.trace.metrics import Scalar, Totals, row, totals
@@ -42,7 +43,7 @@ KEPT_STEPS = 2048
 START = b'{"event":"Header"'  # this project writes the field ``event`` first
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Trace:
     """A recorded run.
 
@@ -56,6 +57,13 @@ class Trace:
     prefill: PrefillDone | None
     steps: Sequence[StepDone]
     finished: Finished | None
+
+    def __repr__(self) -> str:
+        return f"<{self.header.get('method')}, {self.totals}>"
+
+    def _repr_html_(self) -> str:
+        prompt = self.header.get("prompt") or "".join(self.prefill.texts if self.prefill else ())
+        return text_html(str(prompt), [*self._committed()], str(self.totals))
 
     @classmethod
     def of(cls, header: dict[str, Any], events: Iterable[Event]) -> Trace:
@@ -211,6 +219,9 @@ class RecordedSteps(Sequence[StepDone]):
     def __init__(self, lines: list[Line]):
         self._lines = lines
         self._step = lru_cache(KEPT_STEPS)(lambda index: cast(StepDone, read_event(lines[index])))
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} steps>"
 
     def __len__(self) -> int:
         return len(self._lines)

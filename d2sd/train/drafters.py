@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from d2sd.errors import InputError, first_line
@@ -18,6 +19,7 @@ from d2sd.folders.fingerprint import fingerprint, write_fingerprint
 from d2sd.folders.loading import supported_config, widened_experts
 from d2sd.folders.model_sets import target_folder
 from d2sd.nets.types import text_config, text_options
+from d2sd.trace.files import writing
 from d2sd.train.acceptance import HeldOut
 from d2sd.train.features import batch_of, read_features
 from d2sd.train.loop import digest, train
@@ -73,14 +75,23 @@ def fit(
     mark = fingerprint(str(settings.target), material.tokenizer, text_config(material.target.config), drafter)
 
     def save_so_far(folder: Path) -> None:
-        save(copy.deepcopy(drafter).bfloat16(), folder)
-        write_fingerprint(folder, mark)
+        save_marked(save, drafter, folder, mark)
 
     identity = {**identity, "data": digest(data.ids)}
     batch = partial(batch_of, objective, data, features)
     train(objective, len(data.ids), batch, settings.out, loop, measure, kind, identity, save_so_far)
-    save(drafter.bfloat16(), settings.out)
-    write_fingerprint(settings.out, mark)
+    save_so_far(settings.out)
+
+
+def save_marked(save: Callable[[Any, Path], None], drafter: Any, folder: Path, mark: Mapping[str, Any]) -> None:
+    """Saves a copy of a drafter in bfloat16, and its fingerprint. Raises ``InputError`` if that fails.
+
+    save: as for ``fit``.
+    mark: result of ``fingerprint``.
+    """
+    with writing(folder, SafetensorError):
+        save(copy.deepcopy(drafter).bfloat16(), folder)
+        write_fingerprint(folder, mark)
 
 
 def load_frozen(source: str | Path) -> tuple[Any, Any]:

@@ -21,19 +21,20 @@ def read_jsonl(path: Path, *fields: str) -> Iterator[dict[str, Any]]:
     """Yields the rows of a JSONL file. Raises ``InputError``, naming the line, if a row is invalid or lacks one of ``fields``."""
     if not path.is_file():
         raise InputError(f"there is no prompt file {path}")
-    for number, line in utf8_lines(path):
-        if not line.strip():
-            continue
-        if len(line) > MAX_LINE:
-            raise InputError(f"{path}, line {number}: longer than {MAX_LINE} characters")
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise InputError(f"{path}, line {number}: not JSON ({error.msg})") from None
-        missing = [f for f in fields if not isinstance(row, dict) or f not in row]
-        if missing:
-            raise InputError(f"{path}, line {number}: has no field {missing[0]!r}")
-        yield row
+    with path.open("rb") as file:
+        for number, line in utf8_lines(file, path):
+            if not line.strip():
+                continue
+            if len(line) > MAX_LINE:
+                raise InputError(f"{path}, line {number}: longer than {MAX_LINE} characters")
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise InputError(f"{path}, line {number}: not JSON ({error.msg})") from None
+            missing = [f for f in fields if not isinstance(row, dict) or f not in row]
+            if missing:
+                raise InputError(f"{path}, line {number}: has no field {missing[0]!r}")
+            yield row
 
 
 def read_conversations(path: Path) -> list[list[str]]:

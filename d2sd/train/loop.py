@@ -27,8 +27,8 @@ from torch import Tensor, nn
 
 from d2sd.errors import InputError
 from d2sd.nets.dtypes import quick_bfloat16
-from d2sd.trace.files import write_whole
-from d2sd.trace.text import progress
+from d2sd.trace.files import append_line, write_whole
+from d2sd.trace.text import duration, progress
 from d2sd.train.settings import Clock, LoopConfig
 
 Sample = Callable[[Tensor, torch.Generator], dict[str, Tensor]]
@@ -84,8 +84,15 @@ def train(
         """Returns the position in the schedule after ``done`` steps, from 0 to ``config.steps``."""
         return done if config.seconds is None else config.steps * (spent + clock() - began) / config.seconds
 
-    now = schedule_position(step)
-    bar = progress(initial=int(now), total=config.steps, desc=note, mininterval=1)
+    total = config.seconds
+
+    def label(now: float) -> str:
+        if total is None:
+            return note
+        return f"{note}: {duration(min(1, now / config.steps) * total)} of {duration(total)}, step {step}"
+
+    now, form = schedule_position(step), {} if total is None else {"bar_format": "{desc}{postfix}"}
+    bar = progress(initial=int(now), total=config.steps, desc=label(now), mininterval=1, **form)
     with interruptions() as interrupted:
         while now < config.steps:
             rate = rate_at(config, now)
@@ -127,11 +134,11 @@ def train(
                 bar.set_postfix({k: f"{v:.3g}" for k, v in figures.items()}, refresh=False)
                 if saves and evaluate:
                     row |= evaluate(ended)
-                with metrics_file.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps({k: round(v, 6) for k, v in row.items()}) + "\n")
+                append_line(metrics_file, json.dumps({k: round(v, 6) for k, v in row.items()}))
             if saves or interrupted():
                 state = {"step": step, "seconds": spent + clock() - began, "rows": rows, "identity": identity}
                 save_checkpoint(out, parameters, optimizers, state)
+            bar.set_description_str(label(after), refresh=False)
             bar.update(min(config.steps, int(after)) - bar.n)
             if interrupted():
                 raise KeyboardInterrupt

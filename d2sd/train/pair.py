@@ -8,10 +8,8 @@ command resumes an interrupted run.
 
 from __future__ import annotations
 
-import copy
 import json
 import math
-import os
 import random
 import sys
 import time
@@ -29,11 +27,14 @@ import transformers
 
 from d2sd.__about__ import __version__
 from d2sd.errors import InputError
-from d2sd.folders.fingerprint import fingerprint, write_fingerprint
+from d2sd.folders.fingerprint import fingerprint
+from d2sd.folders.model_sets import named_from
 from d2sd.folders.weights import weights_digest
 from d2sd.trace.files import write_whole
+from d2sd.trace.text import duration
 from d2sd.train.acceptance import HeldOut
 from d2sd.train.block_drafters import mask_id, save_drafter
+from d2sd.train.drafters import save_marked
 from d2sd.train.eagle3 import train_eagle3
 from d2sd.train.features import batch_of, feature_bytes
 from d2sd.train.files import digest_of
@@ -62,7 +63,6 @@ from d2sd.train.plan import (
     TrainingPlan,
     describe,
     divide,
-    duration,
     measure_speeds,
     points_of,
     seconds_of,
@@ -107,9 +107,8 @@ class State:
         """
         self._path, self._identity, self._clock = path, digest_of(identity), clock
         self._used, self.plan, self.done = dict[str, float](), None, list[str]()
-        self._running: tuple[str, float] | None = (
-            None  # name and start time of the stage, as if it had not been interrupted
-        )
+        # name and start time of the stage, as if it had not been interrupted
+        self._running: tuple[str, float] | None = None
         self._kept = -math.inf  # time of the last write
         if path.exists():
             kept = json.loads(path.read_bytes())
@@ -248,9 +247,7 @@ class PairRun:
             mask_id(target.tokenizer, target.model, set(), settings.mask_token)
         self.plan = state.plan = state.plan or self._planned(began)
         print(describe(self.plan, target.device.type), file=sys.stderr)
-        folder = Path(settings.target)
-        source = os.path.relpath(folder, self._out) if folder.exists() else settings.target
-        write_whole(self._out / "target", f"{source}\n")
+        write_whole(self._out / "target", f"{named_from(self._out, settings.target)}\n")
 
     def _planned(self, began: float) -> TrainingPlan:
         """Measures this machine's speeds, and returns the plan for the remaining time."""
@@ -327,7 +324,10 @@ class PairRun:
     def read_features(self) -> None:
         longest, end = LONGEST + self._settings.max_new_tokens, self.target.tokenizer.eos_token_id
         self.data = read_responses(self._out / "responses.jsonl", longest, end)
+        again, began = " again" if "features" in self._state.done else "", self._clock()
+        print(f"Computing the target’s features of {int(self.data.lengths.sum()):,} tokens{again}.", file=sys.stderr)
         self.features = features_of(self._settings, self.target, self.data)
+        self._seconds_of_features = self._clock() - began
         self.validation = min(VALIDATION, len(self.data.ids) // 10)
         if self.validation < 2 * FEWEST_JUDGED:
             self.validation = 0  # too few to fit and judge a temperature, so train on all responses
@@ -339,8 +339,7 @@ class PairRun:
 
     def save(self) -> None:
         for name, drafter in (("dflash", self.first), ("vp", self.second)):
-            save_drafter(copy.deepcopy(drafter).bfloat16(), self._out / name)
-            write_fingerprint(self._out / name, self._mark)
+            save_marked(save_drafter, drafter, self._out / name, self._mark)
 
     def write_held_out(self) -> None:
         """Lets the target answer the held-out prompts, and plans the measurements of α and the time for training."""
@@ -446,10 +445,10 @@ class PairRun:
             f"{form.draft_vocabulary or target.config.vocab_size:,} tokens, Markov head of rank {form.markov_rank}, mask token {target.tokenizer.convert_ids_to_tokens(form.mask_token)}; "
             f"{sum(p.numel() for p in drafter.parameters()) / 1e6:.1f}M parameters each, bfloat16",
             "text": f"{len(data.ids):,} greedy responses of at most {settings.max_new_tokens} tokens; {tokens:,} tokens including the prompts",
-            "training": f"{rows:,} sequences ({rows / len(data.ids):.1f} epochs) with {ANCHORS} anchors each, {anchors:,} anchors in all; batches of "
+            "training": f"{checkpoint['step']:,} steps, {rows:,} sequences ({rows / len(data.ids):.1f} epochs) with {ANCHORS} anchors each, {anchors:,} anchors in all; batches of "
             f"{plan.batch}; Muon and AdamW; D-PACE loss weights; the VP-Drafter sees l tokens with probability ∝ {BETA:g}^l",
             "time": ", ".join(f"{name} {duration(seconds)}" for name, seconds in used.items()) + f"; {settings.minutes:g} minutes were planned",
-            "speeds": f"{tokens / used['writing']:,.0f} tokens/s written, features for {tokens / used['features']:,.0f} tokens/s, "
+            "speeds": f"{tokens / used['writing']:,.0f} tokens/s written, features for {tokens / self._seconds_of_features:,.0f} tokens/s, "
             f"{anchors / used['training']:,.0f} anchors/s in training both drafters (including measurements of α)",
             "temperature": calibrated(temperature),
         }  # fmt: skip

@@ -13,6 +13,7 @@ import torch
 
 from d2sd.nets.dtypes import quick_autocast
 from d2sd.nets.target import Target
+from d2sd.trace.text import duration
 from d2sd.train.features import batch_of
 from d2sd.train.joint import ANCHORS, PairObjective, features_of, new_pair
 from d2sd.train.loop import make_optimizers
@@ -128,10 +129,6 @@ def describe(plan: TrainingPlan, device: str) -> str:
             "target's texts are easy to predict."
         )
     return text
-
-
-def duration(seconds: float) -> str:
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
 
 
 # Measurement of speeds.

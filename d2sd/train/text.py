@@ -28,7 +28,7 @@ from d2sd.logs.serving import Server, served_model
 from d2sd.nets.dtypes import halve, mixes_by_default
 from d2sd.nets.target import Target, chat_ids
 from d2sd.nets.types import text_config
-from d2sd.trace.files import write_whole
+from d2sd.trace.files import append_line, write_whole, writing
 from d2sd.trace.text import progress
 from d2sd.train.files import check_turns, read_jsonl
 from d2sd.train.settings import RegenerateConfig
@@ -174,14 +174,12 @@ def regenerate(
     if left.total():
         raise InputError(f"{out} contains responses to other prompts; choose another file")
     bar = progress(answer(requests), initial=len(rows), total=len(prompts), desc="regenerate", mininterval=1)
-    with out.open("ab") as f:
-        for request, response in bar:
-            row = {"prompt_ids": request.prompt, "response_ids": response}
-            f.write(json.dumps(row).encode() + b"\n")
-            f.flush()
-            total += _tokens(row)
-            if most is not None and total >= most:
-                break
+    for request, response in bar:
+        row = {"prompt_ids": request.prompt, "response_ids": response}
+        append_line(out, json.dumps(row))
+        total += _tokens(row)
+        if most is not None and total >= most:
+            break
 
 
 def _tokens(row: dict[str, Any]) -> int:
@@ -201,7 +199,7 @@ def resumed_rows(out: Path, identity: dict[str, Any]) -> list[dict[str, Any]]:
     if written and (not note.exists() or json.loads(note.read_bytes()) != identity):
         raise InputError(f"{out} was written with other settings or by another target; choose another file")
     write_whole(note, json.dumps(identity))
-    with out.open("ab") as f:
+    with writing(out), out.open("ab") as f:
         f.truncate(sum(map(len, lines)))
     return [json.loads(line) for line in lines]
 
@@ -377,10 +375,8 @@ def ask(
     questions = [row["prompt"] for row in resumed_rows(out, identity)]
     # with the same seed, the model would write the existing questions again
     config = replace(config, seed=config.seed + len(questions))
-    with out.open("ab") as file:
-        for text in write_questions(target, first_words, count, config, stop, questions):
-            file.write(json.dumps({"prompt": text}, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
-            file.flush()
+    for text in write_questions(target, first_words, count, config, stop, questions):
+        append_line(out, json.dumps({"prompt": text}, ensure_ascii=False))
 
 
 def write_questions(

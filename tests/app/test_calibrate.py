@@ -8,11 +8,13 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from msgspec import structs
 
 from app import models, presets
 from app.calibrate import measure
@@ -202,13 +204,17 @@ def data(recorded) -> dict[str, Any]:
     return drawn([recorded, recorded])
 
 
-def test_figures_have_places_in_page(data):
+def test_figures_have_places_in_page(data, recorded):
     main = (APP / "calibrate" / "main.js").read_text(encoding="utf-8")
-    places = set(re.findall(r"\w+", " ".join(re.findall(r"^const (?:MAIN|FURTHER) = \[(.*?)\]", main, re.MULTILINE))))
-    drawn = {panel["id"] for panel in data["panels"]}
-    assert places == drawn | {"domain"}  # a single text has no figure by domain
-    listing = data["places"]["positions"].keys() | data["places"]["steps"].keys()
-    assert places - {"stops"} == listing  # the figure "stops" lists no steps
+    lists = dict(re.findall(r"^const (MAIN|FURTHER|HEAD) = \[(.*?)\]", main, re.MULTILINE))
+    always, head = (set(re.findall(r"[\w-]+", ids)) for ids in (lists["MAIN"] + lists["FURTHER"], lists["HEAD"]))
+    steps = tuple(structs.replace(s, trained=((0.5,) * len(s.first_draft.ids),)) for s in recorded.steps)
+    for shown, places in ((data, always), (drawn([replace(recorded, steps=steps)]), always | head)):
+        assert places == {panel["id"] for panel in shown["panels"]} | {
+            "domain"
+        }  # a single text has no figure by domain
+        listing = shown["places"]["positions"].keys() | shown["places"]["steps"].keys()
+        assert places - {"stops"} == listing  # the figure "stops" lists no steps
 
 
 def test_figure_marks_have_steps_and_names(data):

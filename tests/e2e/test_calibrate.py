@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
+from msgspec import structs
 from playwright.sync_api import Locator, Page, expect
 
 from app import presets
@@ -46,7 +48,7 @@ def calibrate(module_page: Page) -> Page:
         expect(title(page)).to_contain_text("The run in Explore")
     if page.locator("#calibration .members .icon").is_visible():
         page.locator("#calibration .members .icon").click()
-    for table in page.locator("#calibration .figure .tools button[aria-pressed=true]").all():
+    for table in page.locator("#calibration .figure .tools button[aria-pressed=true]:visible").all():
         table.click()
     return page
 
@@ -126,6 +128,21 @@ def test_trace_files_are_measured_and_bad_file_keeps_figures(calibrate: Page, re
     send(calibrate, ("bad <b>.jsonl", b'{"a": 1}\n'))
     expect(notice).to_have_value(re.compile("was not read: .*line 1"))
     assert figures.text_content() == before
+
+
+def test_marks_of_confidence_head_list_steps_with_its_confidence(calibrate: Page, report):
+    trace = presets.opening().trace()
+    steps = tuple(
+        structs.replace(s, trained=tuple((0.25,) * len(d.ids) for d in (s.first_draft, *s.branches)))
+        for s in trace.steps
+    )
+    send(calibrate, ("head.jsonl", "".join(f"{line}\n" for line in replace(trace, steps=steps).lines()).encode()))
+    expect(title(calibrate)).not_to_contain_text("Explore")
+    fold(calibrate)
+    drawn_figure(calibrate, "head-uniform")
+    list_steps(calibrate, "head-uniform", 2)
+    listed(calibrate, "Confidence head: Confidence 0.2–0.3", min(AT_ONCE, report["positions"]))
+    expect(rows(calibrate).first).to_contain_text("confidence .25: accepted")
 
 
 def test_pasted_log_report_hides_when_source_changes(calibrate: Page):

@@ -68,7 +68,7 @@ def test_check_lossless_option_fails_with_exit_code_1(capfd):
         ("--check-lossless --temperature 1", "compares greedy texts"),
         ("--check-lossless --methods d2sd --gamma 2 --branches 4", "needs a K below γ"),
         ("--check-lossless --methods d2sd:K=8", "write d2sd and give --gamma and --branches"),
-        ("--out /proc/none", "cannot write into the folder"),
+        ("--out /proc/none", "cannot write /proc/none"),
         ("cpu --context 10,20", "bench cpu takes one context"),
         ("cpu --dtype bfloat16", "needs a target and a drafter with packed layers"),
         ("gpu --device cpu --out {} --shape gigantic", "unknown shape 'gigantic'; choose one of: qwen3-8b"),

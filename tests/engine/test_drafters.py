@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 from d2sd import METHODS, DecodeConfig, Engine, InputError
+from d2sd.calibration import calibrate
 from d2sd.decoding import walked_drafter
 from d2sd.decoding.verifier import Sampler, gumbel_noise
 from d2sd.folders.loading import load_drafter
@@ -113,6 +115,17 @@ def test_confidence_head_is_recorded_and_selects_prefixes(read, target):
             assert len(step.trained) == 1 + len(step.branches)
             assert step.boundary_posterior == boundary_posterior(source(step)).posterior
     assert load_trace_text("".join(head.lines()).encode()) == head
+    report, squares = calibrate([head]), []
+    for step in head.steps:
+        for k, (said, drafted) in enumerate(zip(step.trained[0], step.first_draft.ids, strict=True)):
+            if k == len(step.committed):
+                break
+            squares.append((said - (right := drafted == step.committed[k].token)) ** 2)
+            if not right:
+                break
+    assert report.head.positions == report.positions == len(squares)
+    assert report.head.brier.value == pytest.approx(np.mean(squares))
+    assert (report.head.ranks.num_branches, report.ranks.num_branches) == (2, None)
     with pytest.raises(InputError, match="has no confidence head; set confidence to softmax"):
         Engine(Models(target, read("dflash")[0])).resolve(DecodeConfig("dflash", confidence="head"))
 

@@ -1,7 +1,15 @@
 // Calibrate: the steps behind a mark of a figure, and the frame around the mark.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { nameOf, placesOf, stepsBehind, surprises, verdictWords, worthSeeing } from "../../app/calibrate/main.js";
+import {
+  nameOf,
+  placesOf,
+  predictedBy,
+  stepsBehind,
+  surprises,
+  verdictWords,
+  worthSeeing,
+} from "../../app/calibrate/main.js";
 import { frames as framesAround } from "../../assets/viewer/figures.js";
 
 const DATA = {
@@ -86,6 +94,19 @@ test("positions are listed with the most surprising confidence first", () => {
     [1, 1],
   ]);
   assert.deepEqual(rows(surprises(DATA)), [[0, 1]]);
+});
+
+test("steps behind a mark of the confidence head are sorted and described by its predictions", () => {
+  const head = { confidence: [[], [0.2, 0.9], [0.8, 0.1]], predicted: [0, 2, 2], rank: [0, 0, 0] };
+  const positions = { ...DATA.places.positions, "head-positions": [[], [1, 2], [1, 2]] };
+  const data = { ...DATA, head, places: { ...DATA.places, positions } };
+  const seen = predictedBy(data, "head-positions");
+  assert.deepEqual(rows(stepsBehind(seen, "head-positions", [1])), [
+    [1, 0],
+    [2, 0],
+  ]);
+  assert.deepEqual([seen.steps.predicted, seen.steps.matched], [head.predicted, DATA.steps.matched]);
+  assert.equal(predictedBy(data, "positions"), data);
 });
 
 test("frames enclose the marked bar or heatmap cell", () => {

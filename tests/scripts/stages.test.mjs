@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { gunzipSync } from "node:zlib";
 import { keyActions } from "../../assets/viewer/help.js";
-import { Player, stageAt, timeAt } from "../../assets/viewer/player.js";
+import { playerView, stageAt, timeAt } from "../../assets/viewer/player.js";
 import { ALONE, END, STAGE_NAMES, draftOf, rowOrder, stage, stageWords, stagesOf } from "../../assets/viewer/stages.js";
 import { State } from "../../assets/viewer/state.js";
 import { brokenTokens } from "../../assets/viewer/tree_layout.js";
@@ -275,7 +275,7 @@ function playerOf() {
     if (said.at(-1) !== name) said.push(name);
   };
   const state = new State(store, () => show(state), { resting: 1 });
-  const player = new Player(store, state, () => true);
+  const player = playerView(store, state, () => true);
   let now = 0;
   const wait = (seconds) => {
     for (const end = now + seconds * 1000; now < end; now += 50) frames.splice(0).forEach((act) => act(now));
@@ -284,7 +284,7 @@ function playerOf() {
 }
 
 test("Space plays a step in 18 seconds and stops at its end; it also pauses and resumes", () => {
-  const { player, state, drawn, said, wait, keys } = playerOf();
+  const { state, drawn, said, wait, keys } = playerOf();
   keys[" "]();
   wait(0.1);
   assert.ok(drawn[0] < 0.05); // the first drawing is the beginning
@@ -296,9 +296,9 @@ test("Space plays a step in 18 seconds and stops at its end; it also pauses and 
   keys[" "]();
   wait(9.5);
   assert.deepEqual(said, ["draft", "doubt", "re-draft", "merge", "verify", "keep", ""]);
-  assert.deepEqual([drawn.at(-1), player.on, state.now.playing], [END, false, false]);
+  assert.deepEqual([drawn.at(-1), state.now.place, state.now.playing], [END, null, false]);
   wait(60);
-  assert.deepEqual([state.now.pinned, state.shown, player.on], [null, 1, false]); // the next step does not start to play
+  assert.deepEqual([state.now.pinned, state.shown, state.now.place], [null, 1, null]); // the next step does not start to play
 });
 
 test("a part of a step plays between two places and rests there", () => {
@@ -308,15 +308,15 @@ test("a part of a step plays between two places and rests there", () => {
   wait(1);
   assert.ok(state.now.playing);
   wait(2);
-  assert.deepEqual([drawn.at(-1), state.now.playing, player.on], [-0.2, false, true]);
+  assert.deepEqual([drawn.at(-1), state.now.playing, state.now.place], [-0.2, false, -0.2]);
   player.play(4, 6);
   wait(7);
-  assert.deepEqual([drawn.at(-1), player.on], [END, false]);
+  assert.deepEqual([drawn.at(-1), state.now.place], [END, null]);
   player.play(2, 3);
   wait(4);
   keys[" "](); // to the end
   wait(10);
-  assert.deepEqual([drawn.at(-1), player.on], [END, false]);
+  assert.deepEqual([drawn.at(-1), state.now.place], [END, null]);
 });
 
 test("playing ends when another step is pinned", () => {
@@ -326,7 +326,7 @@ test("playing ends when another step is pinned", () => {
   wait(2);
   state.pin(5);
   wait(0.2);
-  assert.deepEqual([state.now.pinned, player.on, state.now.playing], [5, false, false]);
+  assert.deepEqual([state.now.pinned, state.now.place, state.now.playing], [5, null, false]);
 });
 
 test("Shift with a digit rests at the end of a stage, and arrows go from one to the next", () => {
@@ -340,5 +340,5 @@ test("Shift with a digit rests at the end of a stage, and arrows go from one to 
   press("ArrowLeft");
   assert.equal(drawn.at(-1), 3);
   keys.Stage6();
-  assert.deepEqual([drawn.at(-1), player.on], [END, false]);
+  assert.deepEqual([drawn.at(-1), state.now.place], [END, null]);
 });

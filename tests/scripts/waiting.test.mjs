@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { beforeEach, mock, test } from "node:test";
 import { oneWait } from "../../assets/viewer/dom.js";
-import { TextView } from "../../assets/viewer/text.js";
+import { textView } from "../../assets/viewer/text.js";
 
 const tick = (ms) => mock.timers.tick(ms);
 
@@ -54,7 +54,7 @@ test("oneWait keeps only the latest wait and reports a timeout", () => {
 test("a delayed preview is cancelled when the text is reset", () => {
   const previewed = [];
   const heard = {};
-  const text = new TextView(
+  const text = textView(
     { ...element(), addEventListener: (kind, act) => (heard[kind] = act) },
     {},
     { preview: (step) => previewed.push(step), following: false },
@@ -71,7 +71,7 @@ test("a delayed preview is cancelled when the text is reset", () => {
 test("steps that arrive after others were hidden are hidden too", () => {
   const committed = Array.from({ length: 6 }, (_, at) => [{ text: ` ${at}`, proposer: "first" }]);
   const store = { prompt: "", header: { config: {} }, opening: [], committed, length: 4 };
-  const text = new TextView(element(), store, {});
+  const text = textView(element(), store, {});
   const shown = () => text.tokens.flatMap(([token], at) => (token.classList.contains("unasked") ? [] : at));
   text.show({ at: null, hidden: 2 });
   store.length = 6;

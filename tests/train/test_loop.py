@@ -125,3 +125,15 @@ def test_training_for_given_seconds_measures_five_points(tmp_path):
     assert points == [False] * 4 + [True]
     assert state["seconds"] == pytest.approx(1.0, abs=0.02)
     assert state["rows"] == 4 * state["step"]
+
+
+def test_progress_of_timed_training_gives_time_and_step(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("d2sd.trace.text.SECONDS", 0.0)
+    sample = lambda index, _: {"x": ROWS[index]}  # noqa: E731
+    config = LoopConfig(1000, batch_size=4, seconds=120.0, log_every=10**6)
+    train(Fit(), len(ROWS), sample, tmp_path, config, note="pair", clock=Ticking(8))
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("pair")]
+    state = json.loads((tmp_path / "checkpoint" / "state.json").read_text())
+    assert lines[0] == "pair: 0:08 of 2:00, step 0"
+    assert lines[-1].startswith(f"pair: 2:00 of 2:00, step {state['step']}, loss=")
+    assert all(line.startswith("pair: ") and " of 2:00, step " in line for line in lines)

@@ -6,6 +6,7 @@ import json
 import pkgutil
 import shutil
 from itertools import count
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -16,6 +17,7 @@ from d2sd import DecodeConfig, load
 from d2sd.calibration.alternatives import GRID
 from d2sd.errors import InputError
 from d2sd.folders.fingerprint import changes_since
+from d2sd.folders.model_sets import named_from
 from d2sd.train import pair, plan
 from d2sd.train.acceptance import HeldOut
 from d2sd.train.joint import held_out_temperature
@@ -68,13 +70,33 @@ def test_train_pair_fits_minutes_and_keeps_acceptance(target, tmp_path, capsys):
     assert trace.totals.mean_acceptance_length > 1.1
     for name, drafter in (("dflash", engine.models.first), ("vp", engine.models.second)):
         assert changes_since(str(tmp_path / name), drafter, engine.models.target, str(target)) == ()
-    card = (tmp_path / "README.md").read_text()
+    card, err = (tmp_path / "README.md").read_text(), capsys.readouterr().err
     assert f"| {metrics[-1]['step']} | {alpha:.2f} |" in card
-    assert f"with d2sd on {kept['plan']['held_out']} held-out texts" in capsys.readouterr().err
+    assert f"| training | {metrics[-1]['step']:,} steps, " in card
+    assert f"with d2sd on {kept['plan']['held_out']} held-out texts" in err
+    assert " tokens.\n" in err.partition("Computing the target’s features of ")[2]
     assert f"on {kept['plan']['held_out']} held-out texts. α is" in card
     assert (
         "| temperature | the logits of `dflash` are unchanged: fitting and judging a temperature needs 60 resp" in card
     )
+
+
+@pytest.mark.parametrize(
+    ("target", "named"),
+    [
+        ("runs/a/own", "own"),
+        ("runs/target", "../target"),
+        ("target", "{}/target"),
+        ("runs/b/target", "{}/runs/b/target"),
+        ("Qwen/Qwen3-4B", "Qwen/Qwen3-4B"),
+    ],
+)
+def test_target_of_run_is_named_so_that_run_can_be_moved(tmp_path, monkeypatch, target, named):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("runs/a/own", "runs/target", "target", "runs/b/target"):
+        Path(folder).mkdir(parents=True)
+    for path in (target, str(tmp_path / target)) if Path(target).exists() else (target,):
+        assert named_from(Path("runs/a"), path) == named.format(tmp_path.as_posix())
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +128,7 @@ def killed(target, tmp_path_factory):
 
 
 @pytest.mark.parametrize("moment", ["held-out", "measuring", "ending"])
-def test_train_pair_resumes_after_kill(target, killed, moment, monkeypatch):
+def test_train_pair_resumes_after_kill(target, killed, moment, monkeypatch, capsys):
     out = killed[moment]
     lines, state = (out / "responses.jsonl").read_bytes(), out / "training" / "checkpoint" / "state.json"
     assert not (out / "README.md").exists()
@@ -115,6 +137,7 @@ def test_train_pair_resumes_after_kill(target, killed, moment, monkeypatch):
     texts = (out / "held-out.jsonl").read_bytes()
     monkeypatch.setattr(pair, "MEASURING", 0.6)
     train_pair(settings(target, out, minutes=0.06), Ticking(TICK))
+    assert " tokens again.\n" in capsys.readouterr().err.partition("Computing the target’s features of ")[2]
     assert (out / "held-out.jsonl").read_bytes().startswith(texts)
     metrics = rows(out / "training" / "metrics.jsonl")
     assert sum("held_out_acceptance_length" in row for row in metrics) == 5

@@ -10,9 +10,10 @@ import pytest
 import torch
 from msgspec import structs
 
-from d2sd import load_trace
+from d2sd import Trace, load_trace
 from d2sd.__about__ import HOME
 from d2sd.calibration import Estimate, RunStatistics, alternatives, boundaries, calibrate, read_report, scores, steps
+from d2sd.calibration.report import MeasuredRuns
 from d2sd.calibration.resampling import RESAMPLES, Resampler
 from d2sd.calibration.steps import Scores
 from d2sd.decoding.inspection import tempered
@@ -40,6 +41,26 @@ def test_expected_calibration_error_of_known_gap():
     confidence, accepted = np.array([0.95] * 10 + [0.25] * 10), np.array([1.0] * 5 + [0.0] * 5 + [1.0] * 5 + [0.0] * 5)
     error = scores.expected_calibration_error(confidence, accepted)
     assert error == pytest.approx((0.45 + 0.25) / 2)
+
+
+def test_brier_score_is_mean_squared_difference_over_positions_of_ece(recorded):
+    report, squares, of_perfect = calibrate(recorded), [], []
+    for step in (s for t in recorded for s in t.steps):
+        right = [token == c.token for token, c in zip(step.first_draft.ids, step.committed, strict=False)]
+        scored = [*right[: right.index(False) + 1]] if False in right else right
+        squares += [(c - r) ** 2 for c, r in zip(step.first_draft.confidence, scored, strict=False)]
+        of_perfect += [c * (1 - c) for c, _ in zip(step.first_draft.confidence, scored, strict=False)]
+    assert len(squares) == report.positions
+    assert report.brier.value == pytest.approx(np.mean(squares))
+    assert report.brier.low < report.brier.value < report.brier.high
+    assert report.brier_chance == pytest.approx(np.mean(of_perfect))
+
+
+def test_brier_score_includes_chance_only_for_calibrated_confidence():
+    calibrated = draw(20_000)
+    for scored, includes in ((calibrated, True), (replace(calibrated, confidence=np.full(20_000, 0.9)), False)):
+        figures = scores.confidence_figures(scored, np.arange(20_000) // 50, Resampler(400))
+        assert (figures["brier"].low <= figures["brier_chance"] <= figures["brier"].high) is includes
 
 
 def test_at_temperature_interpolates_softmax_confidence():
@@ -359,13 +380,63 @@ def runs_of(said):
 def test_calibrate_recognises_better_confidence_head():
     sure = calibrated(runs_of(lambda right: 0.999 if right else 0.001))
     same = calibrated(runs_of(lambda _: 0.5))
-    assert sure.head.head.value < 0.01 < sure.head.softmax.value
-    assert sure.head.softmax.value == sure.ece.value
-    assert sure.head.difference.high < 0
-    assert same.head.difference.value == 0
+    assert sure.head.ece.value < 0.01 < sure.ece.value
+    assert sure.head.brier.value < 0.01 < sure.brier.value
+    assert sure.head.ranks.within[0].value == 1
     for report, verdict in ((sure, "the head is better"), (same, "no clear difference")):
-        (line,) = (s.text for s in read_report(report) if s.text.startswith("ECE of the trained confidence head"))
-        assert line.endswith(f"over the same {report.positions} positions; {verdict}.")
+        texts = [s.text for s in read_report(report)]
+        for name, start in (("brier", "Brier score: "), ("likeliest", "True boundary among the 4 likeliest: ")):
+            (d,) = (d for d in report.head.differences if d.name == name)
+            assert d.difference.excludes_zero is (report is sure and name == "brier")  # all boundaries are among four
+            assert d.difference.value == pytest.approx(d.b.value - d.a.value)
+            (line,) = (text for text in texts if text.startswith(start))
+            assert line.endswith(f"(n = {d.count_a}); {verdict if name == 'brier' else 'no clear difference'}.")
+        assert any(text.startswith("Confidence head: ") for text in texts)
+
+
+def test_calibrate_examines_head_like_softmax():
+    runs, rng = simulated(12, 20, seed=5), np.random.default_rng(6)
+    heads = [[tuple(rng.uniform(size=15).tolist()) for _ in run] for run in runs]
+    mixed, swapped = [], []
+    for run, of_run in zip(runs, heads, strict=True):
+        pairs = list(zip(run, of_run, strict=True))
+        mixed.append([structs.replace(s, trained=(head,)) for s, head in pairs])
+        drafts = [structs.replace(s.first_draft, confidence=head) for s, head in pairs]
+        softmax = [(s.first_draft.confidence,) for s in run]
+        parts = zip(run, drafts, softmax, strict=True)
+        swapped.append([structs.replace(s, first_draft=d, trained=t, selected_prefixes=()) for s, d, t in parts])
+    by_head, by_softmax = calibrated(mixed).head, calibrated(swapped)
+    for name in boundaries.DraftConfidence.__dataclass_fields__:
+        assert getattr(by_head, name) == getattr(by_softmax, name), name
+    assert by_head.ece.value > calibrated(mixed).ece.value
+
+
+def test_prefixes_count_for_confidence_that_selected_them():
+    steps = [structs.replace(s, trained=(s.first_draft.confidence,)) for s in simulated(1, 40)[0]]
+    for kind in ("softmax", "head"):
+        header = {"method": "d2sd", "config": {"num_branches": 4, "confidence": kind}}
+        report = calibrate([Trace(header, None, tuple(steps), None)])
+        assert report.ranks.used.value is not None
+        assert (report.ranks.num_branches, report.head.ranks.num_branches) == (
+            (4, None) if kind == "softmax" else (None, 4)
+        )
+        assert (report.head.ranks.chosen > 0) is (kind == "head")
+
+
+def test_listed_steps_of_head_charts_agree_with_its_figures():
+    runs = runs_of(lambda right: 0.8 if right else 0.3)
+    plain = [[structs.replace(step, trained=()) for step in run] for run in runs[:2]]
+    traces = [Trace({"method": "d2sd"}, None, tuple(run), None) for run in (*plain, *runs)]
+    measured = MeasuredRuns(traces)
+    listing, head = measured.listing(), measured.statistics.report().head
+    positions, of_steps = listing["places"]["positions"], listing["places"]["steps"]
+    marks = [mark for step in positions["head-uniform"] for mark in step]
+    assert [marks.count(n) for n in range(10)] == [b.count for b in head.uniform]
+    assert sum(map(len, positions["head-positions"])) == sum(p.count for p in head.by_position)
+    assert sum(map(len, of_steps["head-matrix"])) == sum(map(sum, head.matrix.counts))
+    assert [sum(n in step for step in of_steps["head-ranks"]) for n in range(4)] == list(head.ranks.counts)
+    assert listing["head"]["confidence"][0] == []  # a step without a head
+    assert {c for step in listing["head"]["confidence"] for c in step} == {0.8, 0.3}
 
 
 def test_calibrate_scores_head_on_steps_that_have_one():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import errno
+import gzip
 import io
 import json
 import os
@@ -12,6 +13,7 @@ import resource
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,10 +21,17 @@ import torch
 
 from d2sd import InputError, load_trace
 from d2sd.__main__ import main
+from d2sd.bench.prompts import read_prompts
+from d2sd.cli.common import read_text
 from d2sd.engine import Engine
-from d2sd.trace.files import whole_file, write_whole
+from d2sd.folders.drafters import save_eagle3
+from d2sd.logs import read_runs
+from d2sd.trace.files import append_line, whole_file, write_whole
 from d2sd.trace.trace import TraceFile
 from d2sd.train import loop as checkpoint
+from d2sd.train.block_drafters import save_drafter
+from d2sd.train.drafters import save_marked
+from d2sd.train.files import read_conversations
 from tests.unit.test_pasted_logs import VLLM
 
 ROOT = Path(__file__).parents[2]
@@ -115,6 +124,31 @@ def test_generate_reports_out_of_memory_in_one_sentence(capsys, monkeypatch):
     )
 
 
+TRACE = gzip.decompress((ROOT / "tests" / "data" / "schema-1.jsonl.gz").read_bytes()).decode()
+READERS = {
+    "trace": (TRACE, lambda path: load_trace(path).token_ids),
+    "several traces": (TRACE + TRACE, lambda path: [trace.token_ids for trace in read_runs(path)]),
+    "prompt set": ('{"prompt": "a"}\n', lambda path: read_prompts(str(path))),
+    "training prompts": ('{"prompt": "a"}\n', read_conversations),
+    "prompt": ("One day", lambda path: read_text(str(path))),
+}
+
+
+PACKED = [(name, pack) for name in READERS for pack in (bytes, gzip.compress) if pack is bytes or "trace" in name]
+
+
+@pytest.mark.parametrize(("name", "pack"), PACKED)
+def test_text_is_read_with_byte_order_mark_and_refused_in_utf_16(tmp_path, name, pack):
+    (text, read), path = READERS[name], tmp_path / "file"
+    path.write_bytes(pack(text.encode()))
+    plain = read(path)
+    path.write_bytes(pack(text.encode("utf-8-sig")))
+    assert read(path) == plain
+    path.write_bytes(pack(text.encode("utf-16")))
+    with pytest.raises(InputError, match="line 1: not UTF-8; save the file in that encoding"):
+        read(path)
+
+
 # Kills, full disks, vanished folders, interrupts.
 
 WRITER = """
@@ -151,23 +185,45 @@ def test_trace_file_keeps_whole_steps_when_killed(tmp_path):
         assert list(read.steps) == list(whole.steps[: events - 1])  # the first event is PrefillDone
 
 
-def test_trace_file_keeps_whole_lines_on_full_disk(tmp_path):
-    whole, path = load_trace(OPENING), tmp_path / "run.jsonl"
+@contextmanager
+def full_disk():
+    """A context in which no file can get larger than 200,000 bytes."""
     limit, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
     try:
-        with TraceFile(path) as file:
-            lines = map(file.write, (whole.header, *whole.events()))
-            with pytest.raises(InputError, match=r"cannot write the trace .*; its first (\d+) lines"):
-                list(lines)
+        yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
         signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_trace_file_keeps_whole_lines_on_full_disk(tmp_path):
+    whole, path = load_trace(OPENING), tmp_path / "run.jsonl"
+    with full_disk(), TraceFile(path) as file:
+        lines = map(file.write, (whole.header, *whole.events()))
+        with pytest.raises(InputError, match=r"cannot write the trace .*; its first (\d+) lines"):
+            list(lines)
     raw = path.read_bytes()
     assert raw.endswith(b"\n")
     assert raw.count(b"\n") == file.lines
     assert list(load_trace(path).steps) == list(whole.steps[: file.lines - 2])
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path, _: write_whole(path, bytes(300_000)),
+        lambda path, _: append_line(path, "x" * 300_000),
+        lambda path, models: save_marked(save_drafter, models.first, path, {}),
+        lambda path, models: save_marked(save_eagle3, models.eagle3, path, {}),
+    ],
+    ids=["file", "line", "drafter", "eagle3"],
+)
+def test_error_on_full_disk_names_what_was_written(bundled, tmp_path, write):
+    path = tmp_path / "out"
+    with full_disk(), pytest.raises(InputError, match=f"^cannot write {path}: .*File too large"):
+        write(path, bundled.models)
 
 
 def test_whole_file_replaces_completely_or_not_at_all(tmp_path):

@@ -60,7 +60,7 @@ def test_compare_finds_over_confident_drafter_unless_it_is_the_same():
     assert difference_words(ece).endswith(" higher")
     result = compare(*(replace(side(runs), drafter="tiny: dflash") for runs in (honest, sure)))
     assert result.same_drafter
-    assert not any(figure(result, name).difference.excludes_zero for name in ("gap", "ece_above_chance"))
+    assert not any(figure(result, name).difference.excludes_zero for name in ("gap", "brier", "ece_above_chance"))
     assert difference_words(figure(result, "ece_above_chance")) == "no interval"
     assert how_compared(result).endswith("its calibration is not compared.")
 
@@ -94,6 +94,7 @@ def test_compare_side_intervals_match_calibrate(runs, other_prompts, same_text):
         assert getattr(figure(result, "redraft"), name) == report.gains.per_redraft
         assert getattr(figure(result, "tokens"), name) == report.gains.tokens_per_step
         assert getattr(figure(result, "gap"), name) == report.gap
+        assert getattr(figure(result, "brier"), name) == report.brier
         assert report.gap.low is not None
 
 

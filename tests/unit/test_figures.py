@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from d2sd.__about__ import HOME
 from d2sd.__main__ import main
@@ -38,6 +39,12 @@ def test_calibration_panels_draw_every_figure(trace):
         assert panel.figure.data
         assert panel.table.rows
         assert {len(row) for row in panel.table.rows} == {len(panel.table.head)}
+    of_head = statistics_of([[structs.replace(s, trained=(s.first_draft.confidence,)) for s in trace.steps]] * 8)
+    head = {p.id: p for p in calibration_panels(of_head.report())}
+    assert set(head) - set(panels) == {f"head-{id}" for id in ("uniform", "positions", "matrix", "ranks")}
+    for id in ("uniform", "positions", "matrix"):
+        assert head[f"head-{id}"].figure == head[id].figure
+        assert head[f"head-{id}"].title == f"{head[id].title}, confidence head"
     assert {data.yaxis for data in panels["stops"].figure.data} == {"y", "y2", "y3"}  # the third for times
     assert list(calibration_panels(statistics_of([]).report())) == []
 

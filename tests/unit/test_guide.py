@@ -12,6 +12,7 @@ from d2sd.__main__ import _asked, main
 from d2sd.train import pair
 
 ROOT = Path(__file__).parents[2]
+TARGET = str(ROOT / "assets" / "models" / "tiny" / "target")
 GUIDE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 TRAINING = (ROOT / "docs" / "train-your-own.md").read_text(encoding="utf-8")
 
@@ -43,8 +44,8 @@ def test_recipe_trains_pair_then_eagle3(tmp_path, monkeypatch):
     made = []
     monkeypatch.setattr(pair, "train_pair", lambda s: made.append(s) or (s.out / "responses.jsonl").write_text(""))
     monkeypatch.setattr(pair, "train_eagle3", made.append)
-    assert main(["train", "recipe", "smollm2", "--out", str(tmp_path), "--minutes", "7"]) == 0
+    assert main(["train", "recipe", "smollm2", "--target", TARGET, "--out", str(tmp_path), "--minutes", "7"]) == 0
     first, eagle3 = made
-    assert (first.target, first.out, first.mask_token) == ("smollm2", tmp_path, "<empty_output>")
+    assert (first.target, first.out, first.mask_token) == (TARGET, tmp_path, "<empty_output>")
     assert 60 * first.minutes + eagle3.loop.seconds == pytest.approx(7 * 60)
     assert (eagle3.responses, eagle3.out) == (tmp_path / "responses.jsonl", tmp_path / "eagle3")

@@ -69,8 +69,13 @@ def test_load_refuses_unknown_or_incomplete_model(tmp_path, name, sentence):
 def test_target_of_a_set_can_be_named_in_a_file(folder):
     (folder / "target").rename(folder / "elsewhere")
     for line, target in (("elsewhere", f"{folder}/elsewhere"), ("Qwen/Qwen3-4B", "Qwen/Qwen3-4B")):
-        (folder / "target").write_text(f"{line}\n")
+        (folder / "target").write_text(f"\ufeff{line}\n", encoding="utf-8")
         assert resolve(str(folder)).target == target
+    (folder / "target").write_text("../gone/target")
+    with pytest.raises(
+        InputError, match=f"^{folder}/target names the target ../gone/target, but there is no such fold"
+    ):
+        resolve(str(folder))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Outputs of commands: no file of the user is deleted, or replaced without --force."""
+"""Outputs of commands: no file of the user is deleted, or replaced without --force, and no two commands write one output."""
 
 from __future__ import annotations
 
@@ -7,33 +7,38 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from d2sd import load_trace
 from d2sd.__main__ import COMMANDS, main
+from d2sd.cli.outputs import held
 from tests.unit.test_logs import VLLM as WITH_STEPS
 from tests.unit.test_pasted_logs import VLLM
 
 DATA = Path(__file__).parents[1] / "data"
 OLD = b"of the user's"
+BEING_WRITTEN = "is being written by another command"
 
 
-def parsers(parser):
-    """A parser and the parsers of its commands."""
-    yield parser
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for sub in action.choices.values():
-                yield from parsers(sub)
+def parsers(command):
+    """The words of a command and of its subcommands, and their parsers."""
+    parser = argparse.ArgumentParser()
+    import_module(f"d2sd.cli.{command}").add_arguments(parser)
+    left = [((command,), parser)]
+    for words, one in left:
+        subs = [action for action in one._actions if isinstance(action, argparse._SubParsersAction)]
+        left += [((*words, name), sub) for action in subs for name, sub in action.choices.items()]
+    return left
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_writing_option_is_declared_as_output(command):
-    parser = argparse.ArgumentParser()
-    import_module(f"d2sd.cli.{command}").add_arguments(parser)
-    for one in parsers(parser):
+    for _, one in parsers(command):
         outputs = one.get_default("outputs") or {}
         for action in one._actions:
             words = f"{' '.join(action.option_strings)} {action.metavar}: {action.help}"
@@ -165,3 +170,97 @@ def test_train_refuses_start_as_output(tmp_path, capsys):
     (tmp_path / "vp" / "checkpoint").mkdir(parents=True)
     asked = ["train", "vp", "--target", "x", "--responses", "r", "--start", tmp_path / "vp", "--out", tmp_path / "vp"]
     assert "is an input of this command" in refused(capsys, *asked)
+
+
+HOLDER = """
+import sys
+from argparse import Namespace
+from d2sd.cli.outputs import held
+outputs = {path: (True, ("none",)) for path in sys.argv[1:]}
+with held(Namespace(argv=["train", "pair", "--out"], outputs=outputs, **{path: path for path in outputs})):
+    print("holds", flush=True)
+    sys.stdin.read()
+"""
+
+
+def required(parser):
+    """Arguments that satisfy a parser, except for its outputs."""
+    outputs = parser.get_default("outputs")
+    for action in parser._actions:
+        if action.required and action.dest not in outputs:
+            yield from [*action.option_strings[:1], next(iter(action.choices or "1"))]
+    for group in parser._mutually_exclusive_groups:
+        yield from [group._group_actions[0].option_strings[0], "1"] if group.required else []
+
+
+def outputs_of(command):
+    """For each output of a command: the words of the command line before the output's path, and a name."""
+    for words, one in parsers(command):
+        for action in one._actions:
+            if action.dest in (one.get_default("outputs") or {}):
+                yield [*words, *required(one), action.option_strings[-1]], f"{'-'.join(words)}-{action.dest}"
+
+
+WRITING = [command for command in COMMANDS if any(one.get_default("outputs") for _, one in parsers(command))]
+
+
+@pytest.mark.parametrize("command", WRITING)
+def test_output_of_another_command_is_refused_until_that_command_is_killed(command, tmp_path, monkeypatch, capsys):
+    asked = [(words, str(tmp_path / name)) for words, name in outputs_of(command)]
+    ran, module = [], import_module(f"d2sd.cli.{command}")
+    monkeypatch.setattr(module, "run", ran.append)
+    holder = [sys.executable, "-c", HOLDER, *(path for _, path in asked)]
+    with subprocess.Popen(holder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "holds\n"
+        for words, path in asked:
+            said = refused(capsys, *words, path)
+            assert f"{path} {BEING_WRITTEN} (d2sd train pair, process {process.pid}, since 20" in said
+        process.kill()
+    assert (ran, names(tmp_path)) == ([], [])
+    for words, path in asked:
+        assert main([*words, path]) == 0
+    assert (len(ran), names(tmp_path)) == (len(asked), [])
+
+
+@pytest.mark.parametrize("command", WRITING)
+def test_output_that_cannot_be_written_is_refused_at_once(command, monkeypatch, capsys):
+    monkeypatch.setattr(import_module(f"d2sd.cli.{command}"), "run", lambda _: pytest.fail("the command ran"))
+    for words, _ in outputs_of(command):
+        assert "cannot write /proc/none: " in refused(capsys, *words, "/proc/none")
+
+
+@pytest.mark.parametrize("home", ["home", "file/home"])
+@pytest.mark.parametrize(
+    ("asked", "out"),
+    [("trace import served.json", "served.trace.jsonl"), ("bench gpu --shape tiny", "docs/benchmarks")],
+)
+def test_output_without_option_is_locked_even_if_cache_is_read_only(tmp_path, monkeypatch, capsys, asked, out, home):
+    monkeypatch.chdir(tmp_path)
+    Path("served.json").write_text(json.dumps(WITH_STEPS))
+    Path("file").touch()
+    monkeypatch.setenv("D2SD_HOME", str(tmp_path / home))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with held(argparse.Namespace(argv=["x"], outputs={"out": (True, ("none",))}, out=out)):
+        before = names(tmp_path)
+        assert f"{out} {BEING_WRITTEN} (d2sd x, process {os.getpid()}" in refused(capsys, *asked.split())
+        assert names(tmp_path) == before
+    assert not list(tmp_path.rglob("locks/*.txt"))
+
+
+def test_two_commands_that_generate_at_once_leave_one_whole_trace(tmp_path, capsys):
+    prompt, trace = tmp_path / "prompt", tmp_path / "run.jsonl"
+    os.mkfifo(prompt)
+    first = ["generate", "--prompt-file", str(prompt), "--max-new-tokens", "8", "--trace", str(trace)]
+    with subprocess.Popen([sys.executable, "-m", "d2sd", *first], stderr=subprocess.PIPE) as process:
+        with prompt.open("w") as file:  # opened when the first command reads its prompt, and then locks its trace
+            second = ["generate", "--prompt", "One day", "--trace", trace]
+            assert f"d2sd generate --prompt-file, process {process.pid}" in refused(capsys, *second)
+            file.write("One day")
+        assert b"8 tokens" in process.stderr.read()
+    assert process.returncode == 0
+    assert len(load_trace(trace).token_ids) == 8
+
+
+def test_command_without_output_does_not_import_locks():
+    code = "from d2sd.__main__ import main; main(['trace', 'stats', sys.argv[1]]); assert 'filelock' not in sys.modules"
+    subprocess.run([sys.executable, "-c", f"import sys; {code}", DATA / "schema-1.jsonl.gz"], check=True)

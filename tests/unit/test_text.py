@@ -63,6 +63,8 @@ def test_progress_prints_lines_without_terminal(capsys, monkeypatch):
     lines = err.splitlines()
     assert [line.partition(",")[0] for line in lines[:4]] == [f"texts: {n} of 3" for n in range(4)]
     assert lines[2].endswith("loss=0") or lines[2].endswith("loss=1")
+    list(progress(range(2), desc="doctor", bar_format="{desc}: {n_fmt}/{total_fmt}"))
+    assert capsys.readouterr().err.splitlines()[0] == "doctor: 0/2"
 
 
 def test_aligned_pads_columns_to_their_longest_cell():

@@ -13,9 +13,9 @@ from msgspec import structs
 
 import d2sd
 from d2sd.__main__ import main
-from d2sd.cli.description import MARKS, draw_tree
 from d2sd.logs.steps import NOT_KNOWN, chain_step
 from d2sd.trace.checks import SCHEMA
+from d2sd.trace.description import MARKS, draw_tree
 from d2sd.trace.trace import Trace, write_traces
 
 RECORDED = Path(__file__).parent.parent / "data" / "schema-1.jsonl.gz"
@@ -67,7 +67,7 @@ def test_trace_show_and_stats_mark_missing_times(tmp_path, capsys):
 
 def test_draw_tree_marks_every_node_with_its_state(trace):
     step = trace.steps[20]
-    drawn = list(draw_tree(step))
+    drawn = [stem + words for stem, words, _ in draw_tree(step)]
     for state, mark in MARKS.items():
         lines = sum(f"{mark} " in line for line in drawn)
         nodes = [n for n in step.nodes if n.state == state]
@@ -96,7 +96,10 @@ def test_draw_tree_handles_very_deep_trees(trace):
     deep = [structs.replace(step.nodes[1], id=i, parent=i - 1, depth=i, state="unreached") for i in range(1, 4096)]
     assert len(list(draw_tree(structs.replace(step, nodes=(step.nodes[0], *deep))))) >= 2
     comb = [structs.replace(n, parent=max(0, n.id - 1 - n.id % 2), depth=1) for n in deep]
-    assert max(map(len, draw_tree(structs.replace(step, nodes=(step.nodes[0], *comb))))) < 400
+    assert (
+        max(len(stem + words) for stem, words, _ in draw_tree(structs.replace(step, nodes=(step.nodes[0], *comb))))
+        < 400
+    )
 
 
 @pytest.mark.parametrize("arguments", [["show"], ["show", "--step", "3"], ["stats"], ["validate"]])
