@@ -82,7 +82,7 @@ def _read_logs(arguments: argparse.Namespace) -> int:
         raise InputError("--log examines logs only: leave out the target and the drafter")
     sources = []
     for log in arguments.log:
-        with naming(log):
+        with naming("standard input" if log == "-" else log):
             sources += sources_of(import_log(log), Path(log).name if len(arguments.log) > 1 else "")
     said = answers(sources)
     if arguments.json:

@@ -392,6 +392,8 @@ FAULTS = {
     "bench --model nosuch": "unknown model 'nosuch'",
     "bench --check-lossless --temperature 1": "--check-lossless compares greedy texts",
     "bench --check-lossless --methods nosuch": "unknown method 'nosuch'",
+    "bench --check-lossless --methods d2sd --gamma 2 --branches 8": "d2sd needs a K below γ",
+    "bench --check-lossless --methods dflash --target tiny": "needs a drafter, which tiny does not have",
     "bench gpu --shape nosuch": "unknown shape 'nosuch'",
     "bench gpu --dtype nosuch": "unknown dtype 'nosuch'",
     "bench cpu --context 1,2": "bench cpu takes one context",
