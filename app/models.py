@@ -29,12 +29,11 @@ from app import machine, presets
 from app.machine import ON_ZERO_GPU
 from app.visitors import public, without_paths
 from d2sd import InputError
-from d2sd.folders.configs import published_config
+from d2sd.folders.configs import trained_block_size
 from d2sd.folders.loading import load_models
 from d2sd.folders.model_sets import BUNDLED, ModelSet, resolve
 from d2sd.folders.plan import SIZES, plan
 from d2sd.folders.store import REMOTE, Remote, downloaded, hub_answers
-from d2sd.nets.layouts import read_form
 from d2sd.trace.metrics import weights_of
 
 VARIABLE = "D2SD_MODELS"
@@ -259,7 +258,7 @@ def block_size(model: str | None, folder: str | None) -> int | None:
     drafter = from_form(model, folder, None).drafter
     try:
         config = _stored_config(drafter)
-        return read_form(published_config(str(config.parent))).block_size if config else None
+        return trained_block_size(str(config.parent)) if config else None
     except (OSError, InputError):
         return None
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from operator import index
+from operator import attrgetter, index
 from pathlib import Path
 from typing import Any, Unpack, overload
 
@@ -23,7 +23,7 @@ from d2sd.decoding.stage_times import MEASURED_TOKENS, measure_costs
 from d2sd.decoding.verifier import Verifier
 from d2sd.errors import InputError, require
 from d2sd.folders.loading import load_models
-from d2sd.folders.model_sets import obstacle, resolve
+from d2sd.folders.model_sets import longest_block, obstacle, resolve
 from d2sd.folders.store import home
 from d2sd.folders.weights import parts
 from d2sd.methods import METHODS
@@ -39,7 +39,6 @@ from d2sd.trace.trace import Trace
 MIN_SLOTS = 2048  # minimum number of cache slots of buffers that are reused; enough for most texts
 # The default method is the first of these methods that the models can run.
 PREFERRED = ("d2sd", "dflash", "eagle3", "draft_model", "autoregressive")
-MODEL_CHAIN = 16  # maximum and default γ of an autoregressive draft model, which was not trained with a block size
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,11 +197,7 @@ class Engine:
 
         method: id of the method.
         """
-        models, wanted = self.models, METHODS[method]
-        if wanted.draft_model:
-            return MODEL_CHAIN
-        used = (wanted.first_drafter and models.first, wanted.second_drafter == "vp" and models.second)
-        return min((drafter.block_size for drafter in used if drafter), default=None)
+        return longest_block(self.models, method, attrgetter("block_size"))
 
     def obstacle(self, method: str) -> str | None:
         """Returns the reason why these models cannot run a method, as a sentence; None if they can.

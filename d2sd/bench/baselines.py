@@ -21,8 +21,9 @@ from transformers import GenerationConfig
 from d2sd.bench.runner import BenchRun, Entry, Row
 from d2sd.bench.settings import BASELINES
 from d2sd.config import check_choice
-from d2sd.engine import MODEL_CHAIN, Engine
+from d2sd.engine import Engine
 from d2sd.errors import InputError, require
+from d2sd.folders.model_sets import MODEL_CHAIN
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.target import Target
 

@@ -67,7 +67,8 @@ def parse_settings(methods: str, sweeps: Sequence[str], base: DecodeConfig) -> l
     swept = {}
     for sweep in sweeps:
         name, _, values = sweep.partition("=")
-        swept[_field(name, sweep)] = [v.strip() for v in values.split(",")]
+        field = _field(name, sweep)
+        swept[field] = [_value(field, v.strip()) for v in values.split(",")]
     settings = {}
     for entry in entries:
         method, *pairs = entry.split(":")
@@ -77,11 +78,10 @@ def parse_settings(methods: str, sweeps: Sequence[str], base: DecodeConfig) -> l
             name, _, value = pair.partition("=")
             field = _field(name, entry)
             require(field in uses(method), f"method {method!r} does not use {name}; leave it out of {entry!r}")
-            explicit[field] = value
+            explicit[field] = _value(field, value)
         free = {f: v for f, v in swept.items() if f in uses(method) and f not in explicit}
         for chosen in product(*free.values()):
-            overrides = {**explicit, **dict(zip(free, chosen, strict=True))}
-            setting = make_setting(config, {f: _value(f, v) for f, v in overrides.items()})
+            setting = make_setting(config, {**explicit, **dict(zip(free, chosen, strict=True))})
             settings[setting.label] = setting
     return list(settings.values())
 

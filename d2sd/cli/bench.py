@@ -41,7 +41,7 @@ from d2sd.cli.common import (
 )
 from d2sd.cli.outputs import add_output, check_folder, check_output, lock_output
 from d2sd.config import DTYPE_NAMES, PASSES, DecodeConfig, check_choice, check_device
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.methods import METHODS
 from d2sd.trace.files import make_folder
 from d2sd.trace.text import printable, progress
@@ -199,13 +199,16 @@ def _run_lossless(arguments: argparse.Namespace) -> int:
         raise InputError("--check-lossless chooses its own settings; leave out --preset, --sweep and --baselines")
     methods = list(METHODS) if arguments.methods == "all" else [m.strip() for m in arguments.methods.split(",")]
     candidates = grid(["autoregressive", *methods], arguments.gamma, arguments.branches, base)
-    engine, prompts = prepare_engine(arguments, base)
+    named = [] if arguments.methods == "all" else methods
+    for method in named:
+        fault = f"{method} needs a K below γ, but every K of --branches is at least as large as every γ of --gamma"
+        require(method in {setting.config.method for setting in candidates}, fault)
+    smallest = [replace(base, method=method, block_size=None, num_branches=1) for method in named]
+    engine, prompts = prepare_engine(arguments, base, *smallest)
     settings, left_out = runnable(engine, candidates, lenient=True)
-    for method in methods if arguments.methods != "all" else ():
+    for method in named:
         if method not in {s.config.method for s in settings}:
-            reasons = [reason for label, reason in left_out.items() if label.split(":")[0] == method]
-            none = f"{method} needs a K below γ, but every K of --branches is at least as large as every γ of --gamma"
-            raise InputError(reasons[0] if reasons else none)
+            raise InputError(next(reason for label, reason in left_out.items() if label.split(":")[0] == method))
     from d2sd.bench.baselines import make_baselines, stock_twin
     from d2sd.bench.lossless import run_check, tally
 

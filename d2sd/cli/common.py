@@ -6,7 +6,7 @@ import argparse
 import gc
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -222,8 +222,22 @@ def record_runs(
 
 def read_sets(paths: Iterable[str]) -> Iterator[Trace]:
     """Yields the runs in traces and server logs, with a progress bar if reading takes long. paths: files, or folders of files."""
-    traces = (trace for path in paths for file in files_of(path) for trace in read_runs(file))
-    return iter(progress(traces, desc="read", unit="run", delay=1))
+
+    def traces() -> Iterator[Trace]:
+        for file in (file for path in paths for file in files_of(path)):
+            with naming(file):
+                yield from read_runs(file)
+
+    return iter(progress(traces(), desc="read", unit="run", delay=1))
+
+
+@contextmanager
+def naming(file: str) -> Iterator[None]:
+    """Context in which the message of an ``InputError`` names the file."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{'' if file in str(error) else f'{file}: '}{error}") from None
 
 
 def files_of(path: str) -> list[str]:

@@ -10,9 +10,9 @@ import argparse
 from pathlib import Path
 
 from d2sd.bench.prompts import read_prompts
-from d2sd.cli.common import FAULT_NAMED, add_text_arguments, print_json, write_report
+from d2sd.cli.common import FAULT_NAMED, add_text_arguments, naming, print_json, write_report
 from d2sd.cli.outputs import add_output
-from d2sd.config import DecodeConfig
+from d2sd.config import DTYPE_NAMES, DecodeConfig, check_choice
 from d2sd.doctor.asked import PROMPTS, Asked
 from d2sd.errors import InputError, require
 from d2sd.folders.configs import check_reachable
@@ -52,6 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.log:
         return _read_logs(arguments)
     require(arguments.drafter, "name a target and its drafter, or a server's log with --log")
+    check_choice("dtype", arguments.dtype or "bfloat16", DTYPE_NAMES)
     if not arguments.config_only:
         return _examine(arguments)
     from d2sd.cli.examination import plan_pair  # imports torch
@@ -78,8 +79,10 @@ def _read_logs(arguments: argparse.Namespace) -> int:
     """Prints the findings about one log, or about several logs side by side. Returns the exit status."""
     if arguments.target:
         raise InputError("--log examines logs only: leave out the target and the drafter")
-    several = len(arguments.log) > 1
-    sources = [one for log in arguments.log for one in sources_of(import_log(log), Path(log).name if several else "")]
+    sources = []
+    for log in arguments.log:
+        with naming("standard input" if log == "-" else log):
+            sources += sources_of(import_log(log), Path(log).name if len(arguments.log) > 1 else "")
     said = answers(sources)
     if arguments.json:
         print_json([*map(as_dict, said)])

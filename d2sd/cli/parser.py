@@ -16,7 +16,8 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         known = self._option_string_actions
-        for word in () if self._subparsers else takewhile("--".__ne__, args):
+        # the words after a subcommand's name are those of its parser
+        for word in takewhile(lambda word: word != "--" and (not self._subparsers or word[:1] == "-"), args):
             option = word.partition("=")[0]
             abbreviates = option[:2] in known or any(name.startswith(option) for name in known)
             if re.fullmatch(r"--?[A-Za-z]\S*", option) and not abbreviates:

@@ -116,7 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
     methods = config.method if arguments.methods in (None, "all") else arguments.methods
     parse_settings(methods, arguments.sweep, config)
     machine = machine_of(arguments.costs) if arguments.costs else None
-    if arguments.prompts and len(arguments.texts) > 1:
+    if arguments.prompts and (len(arguments.texts) > 1 or Path(arguments.texts[0]).is_file()):
         raise InputError("--prompts writes the texts into one folder; name one folder")
     prompts = read_prompts(arguments.prompts, arguments.limit) if arguments.prompts else []
     traces = [] if prompts else list(read_sets(arguments.texts))

@@ -20,9 +20,11 @@ def read_object(path: Path) -> dict[str, Any]:
     """Returns the JSON object in a file of a model folder. Raises ``InputError`` if the file is missing or holds anything else."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise InputError(f"it has no {path.name}") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise InputError(f"its {path.name} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
         raise InputError(f"its {path.name} is not valid JSON ({first_line(error)})") from None
     require(isinstance(value, dict), f"its {path.name} is not a JSON object")
     return dict(value)
@@ -34,11 +36,12 @@ def published_config(source: str, **options: Any) -> dict[str, Any]:
     options: arguments of transformers' ``get_config_dict``, such as ``gguf_file``.
     """
     check_place(source)
-    if Path(source).is_dir() and not options:
+    local = Path(source).exists()
+    if local and not options:
         return read_object(Path(source, "config.json"))
     from transformers import PreTrainedConfig  # imports torch
 
-    from_cache = not Path(source).exists() and not hub_answers()
+    from_cache = not local and not hub_answers()
     config: Any = PreTrainedConfig.get_config_dict(source, local_files_only=from_cache, **options)[0]
     require(isinstance(config, dict), "its config.json is not a JSON object")
     return dict(config)
@@ -76,6 +79,11 @@ def drafter_form(source: str, target: Any = None) -> Form:
     """
     raw = published_config(source)
     return read_form(raw) if target is None or not is_eagle3(raw) else read_eagle3(raw, target.num_hidden_layers)
+
+
+def trained_block_size(source: str) -> int:
+    """Returns γ of a block drafter, as trained. source, errors: as for ``drafter_form``."""
+    return read_form(published_config(source)).block_size
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -10,11 +11,12 @@ from typing import Any, Literal
 from d2sd.__about__ import HOME
 from d2sd.config import DTYPE_NAMES, DecodeConfig, check_choice, check_device
 from d2sd.errors import InputError
-from d2sd.folders.configs import check_template, drafter_kind, named_errors, published_config
+from d2sd.folders.configs import check_template, drafter_kind, named_errors, published_config, trained_block_size
 from d2sd.folders.store import REMOTE, check_place, downloaded
 from d2sd.methods import METHODS
 
 BUNDLED = HOME / "assets" / "models"
+MODEL_CHAIN = 16  # maximum and default γ of an autoregressive draft model, which was not trained with a block size
 # part of a ``ModelSet`` → its folder in the folder of the set
 FOLDERS = {"first": "dflash", "second": "vp", "eagle3": "eagle3", "draft_model": "draft"}
 
@@ -89,7 +91,7 @@ def check_models(models: ModelSet, *configs: DecodeConfig, device: str | None = 
 
     These are unsupported devices, missing folders, targets without a readable ``config.json``, and drafters with a wrong one.
 
-    configs: settings of generations. It is a fault if a model or the chat template that one of them needs is missing.
+    configs: settings of generations. It is a fault if the models cannot run with one of them, or lack the chat template that it needs.
     device: as for ``d2sd.load``.
     """
     if device is not None:
@@ -105,6 +107,8 @@ def check_models(models: ModelSet, *configs: DecodeConfig, device: str | None = 
     for config in configs:
         if reason := obstacle(models, config.method):
             raise InputError(reason)
+        if longest := longest_block(models, config.method, trained_block_size):
+            config.for_drafter(longest)
         if config.chat:
             check_template(target, short_name(target))
 
@@ -119,6 +123,19 @@ def check_role(part: str, source: str) -> str:
     if part == "eagle3" != kind:
         raise InputError(f"{source} holds no EAGLE-3 drafter; give a block drafter with --drafter")
     return kind
+
+
+def longest_block(models: Any, method: str, block_size: Callable[[Any], int]) -> int | None:
+    """Returns the maximum γ of a method, which is also the default; None if the method drafts no blocks.
+
+    models, method: as for ``obstacle``.
+    block_size: function that returns the trained γ of a block drafter.
+    """
+    wanted = METHODS[method]
+    if wanted.draft_model:
+        return MODEL_CHAIN
+    used = (wanted.first_drafter and models.first, wanted.second_drafter == "vp" and models.second)
+    return min((block_size(drafter) for drafter in used if drafter), default=None)
 
 
 def obstacle(models: Any, method: str) -> str | None:

@@ -150,10 +150,10 @@ class DrafterTraining:
             self.responses.is_file(),
             f"there is no response file {self.responses}; write one with `python -m d2sd train regenerate`",
         )
-        # the first rows now, so that another kind of file is refused before models are loaded
-        next(read_jsonl(self.responses, "prompt_ids", "response_ids"), None)
-        if self.held_out is not None:
-            next(read_jsonl(self.held_out, "prompt"), None)
+        # the first rows are read now, so that another kind of file is refused before models are loaded
+        for path, *fields in ((self.responses, "prompt_ids", "response_ids"), (self.held_out, "prompt")):
+            if path is not None and next(read_jsonl(path, *fields), None) is None:
+                raise InputError(f"{path} is empty")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -377,6 +377,9 @@ FAULTS = {
     "generate --prompt x --dtype nosuch": "unknown dtype 'nosuch'",
     "generate --prompt x --passes nosuch": "unknown kind of passes 'nosuch'",
     "generate --prompt x --device gpu": "device 'gpu' is not supported",
+    "generate --prompt x --block-size 17": "block_size 17 is larger than the block size this drafter was trained with (16)",
+    "generate --prompt x --drafter {}/long.txt": "long.txt: it has no config.json",
+    "--verison": "unknown option --verison; did you mean --version?",
     "generate --prompt x --chat": "tiny/target has no chat template",
     "generate --prompt x --target tiny --method dflash": "needs a drafter, which tiny does not have",
     "bench --methods nosuch": "unknown method 'nosuch'",
@@ -389,6 +392,8 @@ FAULTS = {
     "bench --model nosuch": "unknown model 'nosuch'",
     "bench --check-lossless --temperature 1": "--check-lossless compares greedy texts",
     "bench --check-lossless --methods nosuch": "unknown method 'nosuch'",
+    "bench --check-lossless --methods d2sd --gamma 2 --branches 8": "d2sd needs a K below γ",
+    "bench --check-lossless --methods dflash --target tiny": "needs a drafter, which tiny does not have",
     "bench gpu --shape nosuch": "unknown shape 'nosuch'",
     "bench gpu --dtype nosuch": "unknown dtype 'nosuch'",
     "bench cpu --context 1,2": "bench cpu takes one context",
@@ -396,10 +401,12 @@ FAULTS = {
     "calibrate --prompts {}/wrong.jsonl": "wrong.jsonl, line 1: not JSON",
     "calibrate --model nosuch": "unknown model 'nosuch'",
     "calibrate --chat": "tiny/target has no chat template",
-    "calibrate --traces {}/wrong.jsonl": "not valid JSON",
+    "calibrate --traces {}/wrong.jsonl": "wrong.jsonl: not valid JSON",
     "whatif {}/empty": "contains no traces",
     "whatif {trace} --methods nosuch": "unknown method 'nosuch'",
     "whatif {trace} --sweep nosuch=1": "'nosuch' is not one of",
+    "whatif {trace} --sweep K=a": "K must be a whole number",
+    "whatif {trace} --prompts heldout": "--prompts writes the texts into one folder",
     "whatif {trace} --drafter {tiny}/dflash {}/empty": "empty: it has no config.json",
     "whatif {trace} --drafter {}/vp": "is a VP-Drafter, which drafts second",
     "whatif {}/new --prompts nosuch": "there is no prompt file nosuch",
@@ -410,13 +417,16 @@ FAULTS = {
     "doctor tiny {}/nosuch": "there is no such folder",
     "doctor tiny {tiny}/dflash --prompts nosuch": "there is no prompt file nosuch",
     "doctor tiny {tiny}/dflash --expect 0.5": "the expected α is 0.5",
+    "doctor tiny {tiny}/dflash --config-only --dtype nosuch": "unknown dtype 'nosuch'",
     "doctor --log {}/nosuch": "cannot read",
+    "doctor --log {}/empty.txt": "empty.txt: the log is empty",
     "train regenerate --target tiny --prompts {}/wrong.jsonl --out {}/r": "wrong.jsonl, line 1: not JSON",
     "train regenerate --target tiny --prompts {}/turns.jsonl --out {}/r": "add --chat",
     "train regenerate --target tiny --prompts {}/turns.jsonl --out {}/r --chat": "tiny/target has no chat template",
     "train pair --target {}/nosuch/a --out {}/pair": "there is no such folder",
     "train pair --target tiny --out {}/pair --minutes 0": "minutes, layers",
     "train dflash --target tiny --out {}/d --responses {}/nosuch": "there is no response file",
+    "train vp --target tiny --out {}/d --responses {}/empty.txt": "empty.txt is empty",
     "train vp --target tiny --out {}/d --responses {}/turns.jsonl": "has no field 'prompt_ids'",
     "train vp --target tiny --out {}/d --responses {}/responses.jsonl --start {}/empty": "empty: it has no config.json",
     "train eagle3 --target tiny --out {}/d --responses {}/responses.jsonl --held-out {}/nosuch": "there is no prompt file",
@@ -454,6 +464,7 @@ def faulty_files(tmp_path):
     config["dflash_config"]["role"] = "second"
     (tmp_path / "vp" / "config.json").write_text(json.dumps(config))
     (tmp_path / "json" / "config.json").write_text("{")
+    (tmp_path / "empty.txt").touch()
     (tmp_path / "long.txt").write_text("a" * 200_001)
     (tmp_path / "wrong.jsonl").write_text("{")
     (tmp_path / "turns.jsonl").write_text('{"turns": ["a", "b"]}')
