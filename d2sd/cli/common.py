@@ -19,7 +19,6 @@ from d2sd.config import PASSES, SETTINGS, DecodeConfig, check_choice
 from d2sd.costs.machines import MACHINES
 from d2sd.errors import InputError, require
 from d2sd.folders.model_sets import ModelSet, check_models, resolve
-from d2sd.logs import read_runs
 from d2sd.trace.files import utf8_lines, write_whole
 from d2sd.trace.text import printable, progress
 from d2sd.trace.trace import Trace, load_trace
@@ -222,6 +221,7 @@ def record_runs(
 
 def read_sets(paths: Iterable[str]) -> Iterator[Trace]:
     """Yields the runs in traces and server logs, with a progress bar if reading takes long. paths: files, or folders of files."""
+    from d2sd.logs import read_runs  # takes a third of a command's start, and few commands need it
 
     def traces() -> Iterator[Trace]:
         for file in (file for path in paths for file in files_of(path)):

@@ -42,7 +42,8 @@ def test_training_guide_table_names_existing_options():
 
 def test_recipe_trains_pair_then_eagle3(tmp_path, monkeypatch):
     made = []
-    monkeypatch.setattr(pair, "train_pair", lambda s: made.append(s) or (s.out / "responses.jsonl").write_text(""))
+    row = '{"prompt_ids": [1], "response_ids": [2, 3]}'
+    monkeypatch.setattr(pair, "train_pair", lambda s: made.append(s) or (s.out / "responses.jsonl").write_text(row))
     monkeypatch.setattr(pair, "train_eagle3", made.append)
     assert main(["train", "recipe", "smollm2", "--target", TARGET, "--out", str(tmp_path), "--minutes", "7"]) == 0
     first, eagle3 = made
