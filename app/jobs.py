@@ -300,7 +300,7 @@ class Jobs:
     def __init__(self, ticket: gr.State, notice: gr.Textbox, stop: gr.Button | None = None) -> None:
         self.ticket, self.notice = ticket, notice
         self.buttons = [] if stop is None or self.in_view else [stop]
-        self.told: list[Any] = [notice, *self.buttons]
+        self.told = [notice, *self.buttons]
         if stop is not None:
             stop.click(self.cancel, ticket, notice, **AT_ONCE)
 
@@ -341,7 +341,7 @@ class Jobs:
                 update = job.next(updates) or Update[Any]()
                 try:
                     while update is not None:
-                        shown: Sequence[Any] = unchanged
+                        shown = unchanged
                         if update.value is not None:
                             shown = update.value if len(outputs) > 1 else [update.value]
                         yield [*shown, _notice_of(update, job, ticket)]

@@ -213,7 +213,7 @@ class DeviceCycle:
         def stage(name: Hashable, work: partial[tuple[Tensor, ...]], *inputs: Tensor) -> tuple[Tensor, ...]:
             return passes.run((name, *self.kind, shape, read), work, *inputs)
 
-        results: dict[str, Tensor] = {}
+        results = {}
         chains: tuple[Tensor, ...] = ()
         if shape.block_size:
             chain, results["first"], results["tempered"] = stage("first", partial(self._draft, shape, read), state)

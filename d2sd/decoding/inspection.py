@@ -23,7 +23,6 @@ from d2sd.trace.events import (
     Draw,
     Node,
     StageSeconds,
-    State,
     TargetTop,
 )
 from d2sd.trace.text import TokenTexts
@@ -119,7 +118,7 @@ def tempered(scores: Tensor, indices: Tensor) -> Tensor:
     # few exponentials: squaring exp(s / T) halves T, so two temperatures give all powers of √2
     scores = scores.float()
     below = (scores - scores.max(-1, keepdim=True).values).clamp_min_(FAR)
-    probabilities: dict[float, Tensor] = {}
+    probabilities = {}
     for temperature in TEMPERATURES[-2:]:
         everything = (below / temperature).exp_()
         ours = everything.gather(1, indices[:, None])
@@ -192,19 +191,17 @@ def _alternatives(tokens: Sequence[int], shown: Iterable[float], texts: TokenTex
 
 def describe_draft(block: Block, texts: TokenTexts, inspect: bool) -> Draft:
     """Returns a drafted block as event data, with the alternatives at each position if ``inspect``."""
-    alternatives: tuple[tuple[Alternative, ...], ...] = ()
-    if inspect:
-        alternatives = tuple(
-            _alternatives(t[:TOP_ALTERNATIVES], map(round, q[:TOP_ALTERNATIVES], repeat(DIGITS)), texts)
-            for t, q in zip(block.tokens, block.probabilities, strict=True)
-        )
+    listed = zip(block.tokens, block.probabilities, strict=True) if inspect else ()
     return Draft(
         drafter=block.drafter,
         prefix=block.prefix,
         ids=block.ids,
         texts=tuple(map(texts.__getitem__, block.ids)),
         confidence=block.confidence,
-        alternatives=alternatives,
+        alternatives=tuple(
+            _alternatives(t[:TOP_ALTERNATIVES], map(round, q[:TOP_ALTERNATIVES], repeat(DIGITS)), texts)
+            for t, q in listed
+        ),
         base=block.base,
     )
 
@@ -256,9 +253,7 @@ def describe_nodes(proposal: Proposal, seen: Inspection, outcome: TreeWalk, text
     )
     below = range(1, len(tree))
     drafters = [block.drafter for block in proposal.blocks] or ["first"]
-    states: list[State] = [
-        "accepted" if n in accepted else "rejected" if tree.parents[n] in visited else "unreached" for n in below
-    ]
+    states = ["accepted" if n in accepted else "rejected" if tree.parents[n] in visited else "unreached" for n in below]
     nodes = map(  # positional, in the order of the fields, for speed: trees are large
         Node,
         below,

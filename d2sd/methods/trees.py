@@ -67,7 +67,7 @@ def grow(
     builder, whole = TreeBuilder(anchor), chains(blocks)
     # the prefixes of the drafts as a trie: (trie node, token) → trie node, and the draft that continues from a trie node
     trie: dict[tuple[int, int], int] = {}
-    source_at: dict[int, int] = {}
+    source_at = {}
     for number, block in enumerate(blocks):
         trie_node = 0
         for token in whole[number][: block.prefix]:

@@ -60,8 +60,8 @@ def continued_nodes(tree: TokenTree, levels: Sequence[Level]) -> list[list[int |
     children = tree.children()
     out: list[list[int | None]] = []
     for level in levels:
-        above: list[int | None] = out[-1] if out else [0]
-        row: list[int | None] = []
+        above = out[-1] if out else [0]
+        row = []
         for index in level.continued:
             parent = above[level.parents[index]]
             row.append(None if parent is None else children.get((parent, level.tokens[index])))

@@ -36,7 +36,7 @@ def walk(tree: TokenTree, chosen: Sequence[int], end_ids: Collection[int], limit
     end_ids: tokens that end the text.
     """
     children = tree.children()
-    visited: list[int] = [0]
+    visited = [0]
     accepted: list[int] = []
     while True:
         token = chosen[visited[-1]]
