@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 import gradio as gr
@@ -116,8 +116,7 @@ def _lane(lane: Lane) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class RaceTab:
+class RaceTab(NamedTuple):
     """The components of the tab that are restored when the page is loaded.
 
     form: the fields of the form, by name.

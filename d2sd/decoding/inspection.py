@@ -5,8 +5,8 @@ at other temperatures. They are computed on the device and converted to the data
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import repeat
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -38,8 +38,7 @@ DIGITS = 6  # decimal digits of probabilities that are only displayed, to shorte
 FAR = -43.0
 
 
-@dataclass(frozen=True, slots=True)
-class Inspection:
+class Inspection(NamedTuple):
     """The target's outputs at the nodes of a tree, with one entry per node. Without inspection, all fields except ``chosen`` are
     None.
 
@@ -132,8 +131,7 @@ def rows_of(array: Tensor | np.ndarray) -> tuple[tuple[float, ...], ...]:
     return tuple(map(tuple, array.tolist()))
 
 
-@dataclass(frozen=True, slots=True)
-class StepResult:
+class StepResult(NamedTuple):
     """A finished step, from which its event is built.
 
     step: index of the step.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from d2sd.methods.base import BRANCHED, Drafters, FirstDraft, Method, draft_block
 
 ONE_CHAIN = frozenset({"block_size", "node_budget", "cost_aware"})  # settings of methods with one chain
@@ -21,7 +19,7 @@ def draft_chain(drafters: Drafters) -> FirstDraft:
 
 def draft_and_sample(drafters: Drafters) -> FirstDraft:
     """Drafts the greedy chain, and samples K more chains independently at temperature 1 from the drafter's distributions."""
-    return replace(draft_block(drafters), samples=drafters.samples(drafters.num_branches))
+    return draft_block(drafters)._replace(samples=drafters.samples(drafters.num_branches))
 
 
 def draft_samples(drafters: Drafters) -> FirstDraft:

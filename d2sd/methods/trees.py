@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from math import exp, inf, log
+from typing import NamedTuple
 
 from d2sd.methods.base import DEFAULT_BUDGET, TWO_DRAFTS, Drafters, FirstDraft, Method, draft_block
 from d2sd.methods.d2sd import redraft_once, select_likeliest
@@ -27,8 +27,7 @@ UNLISTED = log(1e-3)  # log probability assumed for a token that one of the draf
 EAGLE3_BUDGET = 59  # with the anchor 60, as in the authors' code
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(NamedTuple):
     """The candidates for the token at one position, best first.
 
     logs: natural logarithms of ``probabilities``.

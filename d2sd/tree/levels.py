@@ -8,14 +8,13 @@ verified.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import exp
+from typing import NamedTuple
 
 from d2sd.tree.tree import TokenTree
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
+class Level(NamedTuple):
     """The candidates that one pass scored.
 
     parents: for each candidate, the index of its parent in ``continued`` of the previous level; 0 in the first level.

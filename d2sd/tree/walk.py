@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from d2sd.tree.tree import TokenTree
 
 
-@dataclass(frozen=True, slots=True)
-class TreeWalk:
+class TreeWalk(NamedTuple):
     """The result of verifying one tree.
 
     visited: nodes where the target's choice was read, anchor first.
