@@ -190,9 +190,7 @@ def event_data(value: Any) -> Any:
             return {_text(k): plain(v, depth + 1) for k, v in value.items()}
         if isinstance(value, list):
             return [plain(v, depth + 1) for v in value]
-        if isinstance(value, str):
-            return _text(value)
-        return value if value is None or isinstance(value, bool) else _number(value)
+        return value if value is None else _argument(value)
 
     try:
         return plain(value, 0)
@@ -237,7 +235,7 @@ def _argument(value: Any) -> Any:
     """Returns an API argument: one plain value, or a list of strings."""
     if isinstance(value, list):
         return _choices(value)
-    return value if isinstance(value, bool) else _text(value) if isinstance(value, str) else _number(value)
+    return _choice(value) if isinstance(value, bool | str) else _number(value)
 
 
 def _files(value: Any) -> Any:

@@ -30,16 +30,12 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 SECONDS_BETWEEN_PLACES = 0.5
 MODEL = "model"  # concurrency id of all work that runs the models, one request at a time
-AT_ONCE: dict[str, Any] = {"show_progress": "hidden", "queue": False}
-IN_TURN: dict[str, Any] = {
-    "show_progress": "hidden",
-    "concurrency_id": MODEL,
-    "concurrency_limit": 1,
-    "trigger_mode": "multiple",
-}
+HIDDEN: dict[str, Any] = {"show_progress": "hidden"}
+AT_ONCE = HIDDEN | {"queue": False}
+IN_TURN = HIDDEN | {"concurrency_id": MODEL, "concurrency_limit": 1, "trigger_mode": "multiple"}
 # One file at a time, since making a file may take seconds and hundreds of megabytes.
-FILES: dict[str, Any] = {"show_progress": "hidden", "concurrency_id": "files", "concurrency_limit": 1}
-BESIDE: dict[str, Any] = {"show_progress": "hidden", "concurrency_limit": 4}
+FILES = HIDDEN | {"concurrency_id": "files", "concurrency_limit": 1}
+BESIDE = HIDDEN | {"concurrency_limit": 4}
 CANCELLED = "Cancelled while waiting in the queue: nothing was run."
 NEXT = "Another run is in progress. Yours is next."  # shown to the first in the queue
 TURNS_COUNTED = 9  # number of latest requests of each kind from which waiting times are estimated

@@ -18,7 +18,7 @@ from app.jobs import Job, Update, failure_sentence
 from app.links import MAX_PROMPT
 from app.machine import ON_ZERO_GPU
 from app.methods import lane_title, run_title
-from app.presets import ASSETS
+from app.presets import TRACES
 from app.runs.recordings import Recording, Recordings, log_answers, prompt_label, read_uploads, short
 from app.streaming import Pacer, RunRequest, announce_loading, on_worker, prepare_run, stream
 from app.visitors import without_paths
@@ -37,7 +37,7 @@ from d2sd.replay.outcomes import ReplayOutcome
 from d2sd.replay.selection import replay_selections, selections_report
 from d2sd.trace.run import RecordedRun
 
-RECORDED = ASSETS / "traces" / "measured.jsonl.gz"
+RECORDED = TRACES / "measured.jsonl.gz"
 MAX_FILES = 200
 MAX_REPLAYED = 60  # texts
 MAX_NAMED = 3  # maximum number of left-out files in a sentence

@@ -181,8 +181,14 @@ def run_buttons(name: str, run: str, stop: str, tab: str) -> tuple[gr.Button, gr
 
 def _examples(prompt: gr.Textbox, model: str, visible: bool) -> gr.Dataset:
     texts = presets.examples(model)
-    shown: dict[str, Any] = {"label": "Examples", "elem_id": f"examples-{model}", "example_labels": list(texts)}
-    return gr.Examples([[text] for text in texts.values()], [prompt], visible=visible, **shown).dataset
+    return gr.Examples(
+        [[text] for text in texts.values()],
+        [prompt],
+        visible=visible,
+        label="Examples",
+        elem_id=f"examples-{model}",
+        example_labels=list(texts),
+    ).dataset
 
 
 def _method_settings(inputs: dict[str, Any], method: gr.Dropdown) -> None:

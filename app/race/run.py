@@ -15,7 +15,7 @@ from app.jobs import Job, Update, failure_sentence
 from app.links import check_length
 from app.methods import LANES, PLAIN, lane_of, lane_title, method_of, trace_lane
 from app.plain import PlainStep
-from app.presets import ASSETS
+from app.presets import TRACES
 from app.race.pair import same_machine
 from app.runs.recordings import Recording
 from app.streaming import Pacer, Prepared, RunRequest, announce_loading, prepare_run, stream, warm_up
@@ -30,7 +30,7 @@ from d2sd.trace.metrics import Totals
 from d2sd.trace.run import RecordedRun
 from d2sd.trace.trace import parse_trace
 
-RECORDED = ASSETS / "traces" / "race.json.gz"
+RECORDED = TRACES / "race.json.gz"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,10 @@ from d2sd.trace.events import (
     TEMPERATURES,
     Alternative,
     Choice,
-    Decision,
     Draft,
     DraftLevel,
     Draw,
     Node,
-    StageSeconds,
     TargetTop,
 )
 from d2sd.trace.text import TokenTexts
@@ -129,28 +127,6 @@ def tempered(scores: Tensor, indices: Tensor) -> Tensor:
 
 def rows_of(array: Tensor | np.ndarray) -> tuple[tuple[float, ...], ...]:
     return tuple(map(tuple, array.tolist()))
-
-
-class StepResult(NamedTuple):
-    """A finished step, from which its event is built.
-
-    step: index of the step.
-    anchor_position: position of the anchor in the text.
-    seen: the target's choices at the tree's nodes.
-    boundary: number of accepted tokens of the first draft; None if unknown.
-    elapsed: seconds of all steps up to and including this one.
-    """
-
-    step: int
-    anchor_position: int
-    proposal: Proposal
-    seen: Inspection
-    draws: tuple[Draw, ...]
-    walk: TreeWalk
-    boundary: int | None
-    decision: Decision | None
-    seconds: StageSeconds
-    elapsed: float
 
 
 def describe_draws(

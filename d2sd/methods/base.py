@@ -19,6 +19,7 @@ from d2sd.tree.tree import TokenTree, merge_drafts
 
 TWO_DRAFTS = frozenset({"block_size", "second_block_size", "num_branches", "node_budget", "cost_aware"})
 BRANCHED = TWO_DRAFTS - {"second_block_size"}
+ONE_DRAFT = BRANCHED - {"num_branches"}
 # All fields of ``DecodeConfig`` that affect the trees of any method.
 TREE_SETTINGS = TWO_DRAFTS | {"draft_depth", "draft_top_k"}
 DEFAULT_BUDGET = 64

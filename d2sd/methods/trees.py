@@ -14,7 +14,7 @@ from functools import cache, partial
 from math import exp, inf, log
 from typing import NamedTuple
 
-from d2sd.methods.base import DEFAULT_BUDGET, TWO_DRAFTS, Drafters, FirstDraft, Method, draft_block
+from d2sd.methods.base import DEFAULT_BUDGET, ONE_DRAFT, TWO_DRAFTS, Drafters, FirstDraft, Method, draft_block
 from d2sd.methods.d2sd import redraft_once, select_likeliest
 from d2sd.tree.block import Block
 from d2sd.tree.levels import level_tree
@@ -175,7 +175,7 @@ DDTREE = Method(
     "DDTree",
     "A tree of the B likeliest paths over the first drafter's per-position distributions, grown best first.",
     "DDTree, arXiv 2604.12989",
-    frozenset({"block_size", "node_budget", "cost_aware"}),
+    ONE_DRAFT,
     lambda drafters: draft_block(drafters, drafters.width),
     merge=merge_likeliest,
     default_budget=DEFAULT_BUDGET,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from math import exp
 from typing import NamedTuple
 
-from d2sd.tree.tree import TokenTree
+from d2sd.tree.tree import TokenTree, TreeBuilder
 
 
 class Level(NamedTuple):
@@ -37,21 +37,15 @@ def level_tree(anchor: int, levels: Sequence[Level], count: int) -> TokenTree:
     """
     everyone = ((-s, depth, index) for depth, level in enumerate(levels) for index, s in enumerate(level.scores))
     taken = sorted((depth, index) for _, depth, index in sorted(everyone)[:count])
-    number = {place: node for node, place in enumerate(taken, 1)}
-    tokens, parents, depths, probabilities = [anchor], [-1], [0], [1.0]
+    builder, number = TreeBuilder(anchor), dict[tuple[int, int], int]()
     for depth, index in taken:
         level, above, score = levels[depth], 0, 0.0
         if depth:
             parent = levels[depth - 1].continued[level.parents[index]]
             above, score = number[depth - 1, parent], levels[depth - 1].scores[parent]
-        tokens.append(level.tokens[index])
-        parents.append(above)
-        depths.append(depth + 1)
-        probabilities.append(exp(min(0.0, level.scores[index] - score)))
-    size = len(tokens)
-    return TokenTree(
-        tuple(tokens), tuple(parents), tuple(depths), (0,) * size, tuple(probabilities), ((),) * size
-    )  # fmt: skip
+        probability = exp(min(0.0, level.scores[index] - score))
+        number[depth, index] = builder.add(above, level.tokens[index], 0, probability)
+    return builder.build([])
 
 
 def continued_nodes(tree: TokenTree, levels: Sequence[Level]) -> list[list[int | None]]:
