@@ -21,6 +21,7 @@ from app.session import History
 from app.streaming import RunRequest, get_ready, never, prepare_run, stream
 from d2sd import InputError, Trace
 from d2sd.calibration import RunStatistics, read_report
+from d2sd.errors import require
 from d2sd.trace.description import describe_step
 from d2sd.trace.events import to_line
 from d2sd.trace.run import RecordedRun
@@ -69,8 +70,7 @@ def generate(
         mean_acceptance_length (α), tokens_per_second and others
     """
     for name, text in (("prompt", prompt), ("model", model), ("method", method)):
-        if not isinstance(text, str):
-            raise InputError(f"{name} must be a string, not {escaped(str(text)[:40])}")
+        require(isinstance(text, str), f"{name} must be a string, not {escaped(str(text)[:40])}")
     values = {
         "max_new_tokens": max_new_tokens,
         "num_branches": num_branches,
@@ -110,8 +110,7 @@ def step(run: str, number: int = 1) -> dict[str, Any]:
     """
     steps = recorded(run).steps
     wanted = settings.whole(number, "number")
-    if not wanted or not -len(steps) <= wanted <= len(steps):
-        raise InputError(f"there is no step {wanted}; the run has {len(steps)}")
+    require(wanted and -len(steps) <= wanted <= len(steps), f"there is no step {wanted}; the run has {len(steps)}")
     chosen = steps[wanted - 1 if wanted > 0 else wanted]
     return {"words": list(describe_step(chosen, len(steps))), "step": json.loads(to_line(chosen))}
 
@@ -125,8 +124,7 @@ def calibrate(runs: list[str]) -> dict[str, Any]:
     Returns:
         sentences (a summary) and figures (each with its 95% interval, if there are enough runs)
     """
-    if not isinstance(runs, list) or not runs:
-        raise InputError("runs must be a list of run names that generate returned")
+    require(isinstance(runs, list) and runs, "runs must be a list of run names that generate returned")
     report = RunStatistics(recorded(run) for run in dict.fromkeys(map(str, runs))).report()
     return {"sentences": [s.text for s in read_report(report)], "figures": report.to_dict()}
 
@@ -147,6 +145,5 @@ def mcp() -> dict[str, bool]:
     """
     if os.environ.get("MCP", "").strip() not in ("1", "true", "yes"):
         return {"mcp_server": False}
-    if find_spec("mcp") is None:
-        raise InputError(NEEDS_MCP)
+    require(find_spec("mcp"), NEEDS_MCP)
     return {"mcp_server": True}

@@ -19,7 +19,7 @@ from app import gradio_internals
 from app.gradio_internals import ARGUMENT, CLOSED, HEARTBEAT, PREFIX, UPLOAD
 from app.machine import release_memory
 from app.visitors import without_paths
-from d2sd import InputError
+from d2sd.errors import InputError, require
 from d2sd.trace.text import encodable
 
 log = logging.getLogger(__name__)
@@ -159,8 +159,10 @@ def control_values(controls: Sequence[Any], values: Any) -> list[Any]:
 
     Raises ``InputError`` for invalid values.
     """
-    if not isinstance(values, list) or len(values) != len(controls):
-        raise InputError(f"{len(controls)} values are needed, one for each control")
+    require(
+        isinstance(values, list) and len(values) == len(controls),
+        f"{len(controls)} values are needed, one for each control",
+    )
     return [None if c.stateful else control_value(c, v) for c, v in zip(controls, values, strict=True)]
 
 
@@ -183,15 +185,12 @@ def event_data(value: Any) -> Any:
     def plain(value: Any, depth: int) -> Any:
         nonlocal left
         left -= 1
-        if left < 0 or depth > MAX_EVENT_DEPTH:
-            raise InputError("the event holds too much data")
+        require(left >= 0 and depth <= MAX_EVENT_DEPTH, "the event holds too much data")
         if isinstance(value, dict):
             return {_text(k): plain(v, depth + 1) for k, v in value.items()}
         if isinstance(value, list):
             return [plain(v, depth + 1) for v in value]
-        if isinstance(value, str):
-            return _text(value)
-        return value if value is None or isinstance(value, bool) else _number(value)
+        return value if value is None else _argument(value)
 
     try:
         return plain(value, 0)
@@ -205,24 +204,19 @@ def step_number(value: Any) -> int | None:
 
 
 def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise InputError("it must be text")
-    if len(value) > MAX_CHARACTERS:
-        raise InputError(f"it has {len(value)} characters; at most {MAX_CHARACTERS} are accepted")
+    require(isinstance(value, str), "it must be text")
+    require(len(value) <= MAX_CHARACTERS, f"it has {len(value)} characters; at most {MAX_CHARACTERS} are accepted")
     return encodable(value)
 
 
 def _number(value: Any) -> float | int:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputError("it must be a number")
-    if not -MAX_NUMBER < value < MAX_NUMBER or not isfinite(value):
-        raise InputError("it must be a number below 2⁶³")
+    require(isinstance(value, int | float) and not isinstance(value, bool), "it must be a number")
+    require(-MAX_NUMBER < value < MAX_NUMBER and isfinite(value), "it must be a number below 2⁶³")
     return value
 
 
 def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise InputError("it must be true or false")
+    require(isinstance(value, bool), "it must be true or false")
     return value
 
 
@@ -231,8 +225,9 @@ def _choice(value: Any) -> bool | str:
 
 
 def _choices(value: Any) -> list[str]:
-    if not isinstance(value, list) or len(value) > MAX_CHOICES:
-        raise InputError(f"it must be a list of at most {MAX_CHOICES} choices")
+    require(
+        isinstance(value, list) and len(value) <= MAX_CHOICES, f"it must be a list of at most {MAX_CHOICES} choices"
+    )
     return [_text(v) for v in value]
 
 
@@ -240,32 +235,26 @@ def _argument(value: Any) -> Any:
     """Returns an API argument: one plain value, or a list of strings."""
     if isinstance(value, list):
         return _choices(value)
-    return value if isinstance(value, bool) else _text(value) if isinstance(value, str) else _number(value)
+    return _choice(value) if isinstance(value, bool | str) else _number(value)
 
 
 def _files(value: Any) -> Any:
     if isinstance(value, list):
-        if len(value) > MAX_FILES:
-            raise InputError(f"{len(value)} files were chosen; at most {MAX_FILES} are accepted at once")
+        require(len(value) <= MAX_FILES, f"{len(value)} files were chosen; at most {MAX_FILES} are accepted at once")
         return [_file(v) for v in value]
     return _file(value)
 
 
 def _file(value: Any) -> dict[str, Any]:
     """Returns the data of an uploaded file. URLs are refused; Gradio checks that the path is in its upload folder."""
-    path = value.get("path") if isinstance(value, dict) else None
-    if (
-        not isinstance(path, str)
-        or (not path.startswith("/") and ":\\" not in path)
-        or len(path) > MAX_PATH
-        or "\0" in path
-    ):
-        raise InputError("choose the file again; it was not uploaded here")
+    path: Any = value.get("path") if isinstance(value, dict) else None
+    uploaded = isinstance(path, str) and len(path) <= MAX_PATH and "\0" not in path
+    require(uploaded and (path.startswith("/") or ":\\" in path), "choose the file again; it was not uploaded here")
     name = value.get("orig_name")
     return {"path": _text(path), "orig_name": _text(name)[-255:] if isinstance(name, str) else None, "meta": _FILE}
 
 
-_READ: dict[Any, Callable[[Any], Any]] = {
+_READ = {
     ARGUMENT: _argument,
     gr.Number: _number,
     gr.Slider: _number,

@@ -30,16 +30,12 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 SECONDS_BETWEEN_PLACES = 0.5
 MODEL = "model"  # concurrency id of all work that runs the models, one request at a time
-AT_ONCE: dict[str, Any] = {"show_progress": "hidden", "queue": False}
-IN_TURN: dict[str, Any] = {
-    "show_progress": "hidden",
-    "concurrency_id": MODEL,
-    "concurrency_limit": 1,
-    "trigger_mode": "multiple",
-}
+HIDDEN: dict[str, Any] = {"show_progress": "hidden"}
+AT_ONCE = HIDDEN | {"queue": False}
+IN_TURN = HIDDEN | {"concurrency_id": MODEL, "concurrency_limit": 1, "trigger_mode": "multiple"}
 # One file at a time, since making a file may take seconds and hundreds of megabytes.
-FILES: dict[str, Any] = {"show_progress": "hidden", "concurrency_id": "files", "concurrency_limit": 1}
-BESIDE: dict[str, Any] = {"show_progress": "hidden", "concurrency_limit": 4}
+FILES = HIDDEN | {"concurrency_id": "files", "concurrency_limit": 1}
+BESIDE = HIDDEN | {"concurrency_limit": 4}
 CANCELLED = "Cancelled while waiting in the queue: nothing was run."
 NEXT = "Another run is in progress. Yours is next."  # shown to the first in the queue
 TURNS_COUNTED = 9  # number of latest requests of each kind from which waiting times are estimated
@@ -300,7 +296,7 @@ class Jobs:
     def __init__(self, ticket: gr.State, notice: gr.Textbox, stop: gr.Button | None = None) -> None:
         self.ticket, self.notice = ticket, notice
         self.buttons = [] if stop is None or self.in_view else [stop]
-        self.told: list[Any] = [notice, *self.buttons]
+        self.told = [notice, *self.buttons]
         if stop is not None:
             stop.click(self.cancel, ticket, notice, **AT_ONCE)
 
@@ -341,7 +337,7 @@ class Jobs:
                 update = job.next(updates) or Update[Any]()
                 try:
                     while update is not None:
-                        shown: Sequence[Any] = unchanged
+                        shown = unchanged
                         if update.value is not None:
                             shown = update.value if len(outputs) > 1 else [update.value]
                         yield [*shown, _notice_of(update, job, ticket)]

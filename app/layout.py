@@ -105,9 +105,12 @@ def launch_options() -> dict[str, Any]:
 
 def build() -> gr.Blocks:
     """Returns the page. Models are loaded at the first run."""
-    cleaning = (SECONDS_BETWEEN_CLEANINGS, SECONDS_KEPT)
-    options: dict[str, Any] = {"analytics_enabled": False, "fill_width": True, "delete_cache": cleaning}
-    with GuardedBlocks(title="D²SD Explorer", **options) as page:
+    with GuardedBlocks(
+        title="D²SD Explorer",
+        analytics_enabled=False,
+        fill_width=True,
+        delete_cache=(SECONDS_BETWEEN_CLEANINGS, SECONDS_KEPT),
+    ) as page:
         session = gr.State(Session(shown=presets.opening()))
         with gr.Row(elem_id="top"):
             gr.Markdown("# D²SD Explorer", elem_id="title")

@@ -15,6 +15,7 @@ from app import models
 from app.settings import SETTINGS, read_setting, used_by
 from d2sd import METHODS, DecodeConfig, InputError
 from d2sd.config import Setting
+from d2sd.errors import require
 
 MAX_PROMPT = 20_000
 # Fields of links that define a run, and fields that select a place in a run. assets/viewer/constants.js has the same lists.
@@ -65,8 +66,8 @@ class Link:
 
 def read_link(query: Mapping[str, str]) -> Link:
     """Returns the link in a query string. Unknown names are ignored."""
-    values: dict[str, Any] = {}
-    ignored: list[str] = []
+    values = {}
+    ignored = []
 
     def take(name: str, parse: Callable[[str], Any]) -> Any:
         if name not in query:
@@ -77,7 +78,7 @@ def read_link(query: Mapping[str, str]) -> Link:
             ignored.append(f"{name} ({error})")
             return None
 
-    parsers: dict[str, Callable[[str], Any]] = {"prompt": _prompt, "model": _model, "method": _method}
+    parsers = {"prompt": _prompt, "model": _model, "method": _method}
     parsers |= {s.name: partial(_setting, s) for s in SETTINGS}
     for name, parse in parsers.items():
         if (value := take(name, parse)) is not None:
@@ -103,46 +104,44 @@ def _written(value: Any) -> str:
 
 def check_length(prompt: str) -> None:
     """Raise ``InputError`` if a prompt is longer than ``MAX_PROMPT`` characters."""
-    if len(prompt) > MAX_PROMPT:
-        raise InputError(f"the prompt has {len(prompt)} characters; the page accepts at most {MAX_PROMPT}")
+    require(
+        len(prompt) <= MAX_PROMPT, f"the prompt has {len(prompt)} characters; the page accepts at most {MAX_PROMPT}"
+    )
 
 
 def _prompt(text: str) -> str:
-    if not text.strip() or len(text) > MAX_PROMPT:
-        raise InputError(f"it must have 1 to {MAX_PROMPT} characters")
+    require(text.strip() and len(text) <= MAX_PROMPT, f"it must have 1 to {MAX_PROMPT} characters")
     return text
 
 
 def _model(text: str) -> str:
     offered = models.offered()
-    if text not in offered:
-        raise InputError("these models are not offered here")
+    require(text in offered, "these models are not offered here")
     if reason := offered[text].obstacle:
         raise InputError(reason)
     return text
 
 
 def _method(text: str) -> str:
-    if text not in METHODS:
-        raise InputError("unknown method")
+    require(text in METHODS, "unknown method")
     return text
 
 
 def _setting(setting: Setting, text: str) -> Any:
     if setting.kind == "flag":
-        if text not in FLAGS:
-            raise InputError("it must be true or false")
+        require(text in FLAGS, "it must be true or false")
         return FLAGS[text]
     if setting.kind == "choice":
         return read_setting(setting, text)
-    if not NUMBERS[setting.kind].fullmatch(text):
-        raise InputError("it must be a number" if setting.kind == "real" else "it must be a whole number")
-    value = read_setting(setting, float(text) if setting.kind == "real" else int(text))
+    real = setting.kind == "real"
+    require(NUMBERS[setting.kind].fullmatch(text), f"it must be a {'' if real else 'whole '}number")
+    value = read_setting(setting, float(text) if real else int(text))
     DecodeConfig(**{setting.name: value})
     return value
 
 
 def _at_least(least: int, text: str) -> int:
-    if not NUMBERS["whole"].fullmatch(text) or not least <= int(text) < 10**9:
-        raise InputError(f"it must be a whole number, at least {least}")
+    require(
+        NUMBERS["whole"].fullmatch(text) and least <= int(text) < 10**9, f"it must be a whole number, at least {least}"
+    )
     return int(text)

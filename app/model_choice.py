@@ -70,10 +70,9 @@ def follow_block(inputs: Mapping[str, Any]) -> gr.Number:
         size = models.block_size(model, path)
         return [size, size, size if nodes == previous else gr.skip()]
 
-    silent: dict[str, Any] = {"show_progress": "hidden", "queue": False}
     for event in (inputs["model"].input, folder.blur):
-        event(follow, [inputs["model"], folder, budget, current], [trained, current, budget], **silent)
-    gamma.input(None, [gamma, budget, current, trained], [budget, current], js=FOLLOW_BLOCK, **silent)
+        event(follow, [inputs["model"], folder, budget, current], [trained, current, budget], **AT_ONCE)
+    gamma.input(None, [gamma, budget, current, trained], [budget, current], js=FOLLOW_BLOCK, **AT_ONCE)
     return current
 
 

@@ -28,7 +28,7 @@ import d2sd
 from app import machine, presets
 from app.machine import ON_ZERO_GPU
 from app.visitors import public, without_paths
-from d2sd import InputError
+from d2sd.errors import InputError, require
 from d2sd.folders.configs import trained_block_size
 from d2sd.folders.loading import load_models
 from d2sd.folders.model_sets import BUNDLED, ModelSet, resolve
@@ -223,10 +223,9 @@ def model_set(name: str, vp: str = "") -> ModelSet:
     """
     listed = _listed()
     try:
-        if public() and name not in listed:
-            raise InputError(f"this page offers only: {', '.join(listed)}")
-        if public() and vp:
-            raise InputError("this page does not open folders; leave the VP-Drafter folder empty")
+        if public():
+            require(name in listed, f"this page offers only: {', '.join(listed)}")
+            require(not vp, "this page does not open folders; leave the VP-Drafter folder empty")
         dtype = "bfloat16" if torch.cuda.is_available() else None
         if name in listed:
             models = _with_obstacle(listed[name])
@@ -309,13 +308,12 @@ def engine(models: ModelSet) -> d2sd.Engine:
 
 
 def _check(models: ModelSet) -> None:
-    if models.obstacle and models.source == "unknown":
-        raise InputError(models.obstacle)
-    if models.obstacle:
-        raise InputError(f"{models.name}: {models.obstacle}; choose other models")
-    if models.name in REMOTE and downloaded(models.name) is None:
-        raise InputError(
-            f"{REMOTE[models.name].title} is not downloaded yet; get it first, or choose {presets.BUNDLED}"
+    if reason := models.obstacle:
+        raise InputError(reason if models.source == "unknown" else f"{models.name}: {reason}; choose other models")
+    if models.name in REMOTE:
+        require(
+            downloaded(models.name),
+            f"{REMOTE[models.name].title} is not downloaded yet; get it first, or choose {presets.BUNDLED}",
         )
 
 

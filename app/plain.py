@@ -38,17 +38,18 @@ class PlainStep:
 
     def __init__(self, run: Prepared, stop: Callable[[], bool], clock: Callable[[], float] = time.monotonic) -> None:
         self._run, self._stop, self._clock = run, stop, clock
-        self.costs, self.clean = run.engine.plain(run.request.config.backend), True
+        self._backend = run.request.config.backend
+        self.costs, self.clean = run.engine.plain(self._backend), True
 
     def __iter__(self) -> Iterator[None]:
         """Decode after ``PLAIN_CONTEXT`` tokens of the repeated prompt, until the last ``PLAIN_STEPS`` times are steady or time is
         up.
         """
-        ids, backend = self._run.request.ids, self._run.request.config.backend
-        self.costs = self._run.engine.plain(backend)  # another run may have measured it in the meantime
+        ids = self._run.request.ids
+        self.costs = self._run.engine.plain(self._backend)  # another run may have measured it in the meantime
         if self.costs is not None:
             return
-        config = DecodeConfig(PLAIN, max_new_tokens=1 + MOST_PLAIN_STEPS, backend=backend, inspect=False)
+        config = DecodeConfig(PLAIN, max_new_tokens=1 + MOST_PLAIN_STEPS, backend=self._backend, inspect=False)
         request = self._run.engine.request((ids * PLAIN_CONTEXT)[:PLAIN_CONTEXT], config)
         endless = replace(self._run, request=replace(request, endless=True))
         times, share, end = list[StageSeconds](), ThreadShare(), self._clock() + SECONDS_OF_PLAIN
@@ -80,7 +81,7 @@ class PlainStep:
         self.costs, steady = plain_step(times, end - len(times) // 2, date.today().isoformat())
         self.clean = steady and not disturbed
         if self.clean:
-            self._run.engine.keep_plain(self._run.request.config.backend, self.costs)
+            self._run.engine.keep_plain(self._backend, self.costs)
 
     def compared(self, tokens: int, times: Sequence[StageSeconds], share: ThreadShare) -> Baseline:
         """Returns the speeds of plain decoding and of the run.
@@ -97,7 +98,7 @@ class PlainStep:
         disturbed = share.computed < LEAST_WATCHED or not self.clean
         if impossible(share.computed * fmean(seconds.verify for seconds in times), costs.verify.seconds(1)):
             if not disturbed:
-                self._run.engine.keep_plain(self._run.request.config.backend, None)
+                self._run.engine.keep_plain(self._backend, None)
             disturbed = True
         seconds = max(1e-9, share.computed * sum(seconds.total for seconds in times))
         return Baseline(1 / max(1e-9, costs.plain()), tokens / seconds, disturbed, costs.measured, costs.context)

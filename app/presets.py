@@ -12,10 +12,10 @@ import d2sd
 from d2sd.__about__ import HOME
 from d2sd.trace.run import RecordedRun
 
-ASSETS = HOME / "assets"
-OPENING_TRACE = ASSETS / "traces" / "opening.jsonl.gz"
-SECOND_TRACE = ASSETS / "traces" / "second.jsonl.gz"  # run of another model, shown by a button
-LESSON = ASSETS / "traces" / "lesson.json.gz"  # replays of the opening run (``d2sd.replay.grid``)
+TRACES = HOME / "assets" / "traces"
+OPENING_TRACE = TRACES / "opening.jsonl.gz"
+SECOND_TRACE = TRACES / "second.jsonl.gz"  # run of another model, shown by a button
+LESSON = TRACES / "lesson.json.gz"  # replays of the opening run (``d2sd.replay.grid``)
 FIRST = "smollm2"  # published chat model; the default if ``OPENING_TRACE`` is a run of it
 BUNDLED = "tiny"  # the repository has all its weights
 DSPARK = "tiny with DSpark"  # the same target with a drafter that has a confidence head

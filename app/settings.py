@@ -18,6 +18,7 @@ from d2sd import METHODS, DecodeConfig, InputError
 from d2sd.calibration.text import capitalized
 from d2sd.config import SETTINGS as ALL
 from d2sd.config import Setting
+from d2sd.errors import require
 from d2sd.methods.base import TREE_SETTINGS
 
 # Settings that a race and a measurement use; Explore uses those of the method.
@@ -58,8 +59,7 @@ def read_setting(setting: Setting, value: Any) -> Any:
 
 
 def whole(value: Any, name: str) -> int:
-    if not _is_number(value) or not math.isfinite(value) or value != int(value):
-        raise InputError(f"{name} must be a whole number")
+    require(_is_number(value) and math.isfinite(value) and value == int(value), f"{name} must be a whole number")
     return int(value)
 
 
@@ -80,8 +80,7 @@ def used_by(method: str) -> frozenset[str]:
 
 def config(method: str, values: dict[str, Any]) -> DecodeConfig:
     """Returns the configuration of a run. ``values``: the controls' values by name. Raises ``InputError`` if one is invalid."""
-    if method not in METHODS:
-        raise InputError(f"unknown method {str(method)[:40]!r}; choose one of: {', '.join(METHODS)}")
+    require(method in METHODS, f"unknown method {str(method)[:40]!r}; choose one of: {', '.join(METHODS)}")
     return DecodeConfig(
         method=method, **{s.name: read_setting(s, values[s.name]) for s in SETTINGS if s.name in values}
     )

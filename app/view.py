@@ -51,7 +51,7 @@ def fonts() -> str:
 ROUTES = [Route(PLOTLY_PATH, _plotly), Route(f"{FONT_PATH}{{name}}", _font)]
 
 
-def script_view(value: str | None, script: str, *, elem_id: str, **options: Any) -> View:
+def script_view(value: str | None, script: str, **options: Any) -> View:
     """Returns an empty element whose ``script`` draws the value. ``options``: options of ``gr.HTML``."""
     # The template is constant, since Gradio runs ${...} and {{...}} in a template as code.
     return View(
@@ -60,7 +60,6 @@ def script_view(value: str | None, script: str, *, elem_id: str, **options: Any)
         css_template="",
         js_on_load=script,
         apply_default_css=False,
-        elem_id=elem_id,
         **options,
     )
 
@@ -69,7 +68,6 @@ def drawn_view(
     value: str | None,
     script: str,
     *,
-    elem_id: str,
     constants: Mapping[str, Any] | None = None,
     sheets: Sequence[str] = (),
     **options: Any,
@@ -82,7 +80,7 @@ def drawn_view(
     options: options of ``gr.HTML``.
     """
     joined = view_script(APP / script, panel_sheets(*sheets), constants or {})
-    return script_view(value, joined, elem_id=elem_id, **options)
+    return script_view(value, joined, **options)
 
 
 def drawer_button() -> View:

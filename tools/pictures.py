@@ -11,6 +11,7 @@ from playwright.sync_api import Page, sync_playwright
 from app import presets
 from app.layout import build, launch_options
 from app.machine import leave_a_core
+from d2sd.__about__ import HOME
 from tests.chromium import launch
 from tests.e2e.driving import opened
 
@@ -20,7 +21,7 @@ MOVE = """(slider, value) => {
   slider.value = value;
   slider.dispatchEvent(new Event("input"));
 }"""
-IMAGES = presets.ASSETS / "images"
+IMAGES = HOME / "assets" / "images"
 
 
 def film(page: Page, address: str) -> None:

@@ -18,7 +18,7 @@ from app.jobs import Job, Update, failure_sentence
 from app.links import MAX_PROMPT
 from app.machine import ON_ZERO_GPU
 from app.methods import lane_title, run_title
-from app.presets import ASSETS
+from app.presets import TRACES
 from app.runs.recordings import Recording, Recordings, log_answers, prompt_label, read_uploads, short
 from app.streaming import Pacer, RunRequest, announce_loading, on_worker, prepare_run, stream
 from app.visitors import without_paths
@@ -29,15 +29,15 @@ from d2sd.costs.machines import CHAINLESS
 from d2sd.doctor.asked import Asked
 from d2sd.doctor.examination import Examination, Progress, drafter_of
 from d2sd.doctor.report import doctor_report, markdown_of_logs
+from d2sd.errors import require
 from d2sd.figures.calibration import calibration_results
 from d2sd.folders.model_sets import ModelSet
 from d2sd.logs import is_log
-from d2sd.logs.sentences import Answer
 from d2sd.replay.outcomes import ReplayOutcome
 from d2sd.replay.selection import replay_selections, selections_report
 from d2sd.trace.run import RecordedRun
 
-RECORDED = ASSETS / "traces" / "measured.jsonl.gz"
+RECORDED = TRACES / "measured.jsonl.gz"
 MAX_FILES = 200
 MAX_REPLAYED = 60  # texts
 MAX_NAMED = 3  # maximum number of left-out files in a sentence
@@ -103,8 +103,7 @@ def measure_files(recordings: Recordings, paths: Sequence[str] | None) -> tuple[
     """
     if not paths:
         raise InputError("choose one or more trace files first")
-    if len(paths) > MAX_FILES:
-        raise InputError(f"{len(paths)} files were chosen; at most {MAX_FILES} are read at once")
+    require(len(paths) <= MAX_FILES, f"{len(paths)} files were chosen; at most {MAX_FILES} are read at once")
     good, bad = read_uploads([Path(p) for p in paths])
     if not good:
         raise InputError(
@@ -121,7 +120,7 @@ def read_logs(paths: Sequence[str] | None, pasted: str | None) -> str:
 
     Raises ``InputError`` if the pasted text is not a log. Files that cannot be read are skipped; ``measure_files`` names them.
     """
-    said: list[Answer] = []
+    said = []
     for path in (paths or ())[:MAX_FILES]:
         with suppress(InputError):
             said += log_answers(path) if is_log(path) else []
@@ -166,19 +165,21 @@ class PromptSource:
         if not path:
             return cls("your prompts", by_paragraph(pasted or ""))
         file = Path(path)
-        if file.stat().st_size > MAX_PROMPT_BYTES:
-            raise InputError(f"{short(file.name)} is larger than {MAX_PROMPT_BYTES // 10**6} MB")
+        require(
+            file.stat().st_size <= MAX_PROMPT_BYTES, f"{short(file.name)} is larger than {MAX_PROMPT_BYTES // 10**6} MB"
+        )
         return cls(short(file.name), file.read_bytes().decode("utf-8-sig", "replace"))
 
     def prompts(self, count: int) -> list[Prompt]:
         """Returns at most ``count`` prompts, taken from all groups in turn. Raises ``InputError``."""
         if self.text is not None:
             found = parse_prompts(self.text, self.name, count)
-            if any(len(p.text) > MAX_PROMPT for p in found):
-                raise InputError(f"{self.name}: a prompt is longer than {MAX_PROMPT} characters")
+            require(
+                all(len(p.text) <= MAX_PROMPT for p in found),
+                f"{self.name}: a prompt is longer than {MAX_PROMPT} characters",
+            )
             return found
-        if self.name not in names():
-            raise InputError(f"there is no prompt set {self.name}; choose one of: {', '.join(names())}")
+        require(self.name in names(), f"there is no prompt set {self.name}; choose one of: {', '.join(names())}")
         return read_prompts(self.name, count)
 
 
@@ -194,8 +195,7 @@ def measure_prompts(
     limit: maximum number of prompts.
     """
     count = settings.whole(limit, "the number of prompts")
-    if count < 1:
-        raise InputError(f"the number of prompts must be at least 1, not {count}")
+    require(count >= 1, f"the number of prompts must be at least 1, not {count}")
     config, method = request.config(), request.method
     texts = source.prompts(count)
     yield from announce_loading(request.models)
@@ -245,8 +245,7 @@ def replay_perfectly(job: Job, runs: Sequence[Recording], chosen: ModelSet) -> I
     Yields progress sentences, then a report as Markdown: what perfect confidence would gain. If the job is cancelled, the report
     covers the texts replayed so far. Raises ``InputError`` if nothing is measured or the models cannot be used.
     """
-    if not runs:
-        raise InputError("nothing is measured yet; press Measure first")
+    require(runs, "nothing is measured yet; press Measure first")
     yield from announce_loading(chosen)
     engine, outcomes = models.engine(chosen), list[list[ReplayOutcome]]()
     for n, recording in enumerate(runs[:MAX_REPLAYED], 1):
@@ -267,11 +266,14 @@ def examine_drafter(job: Job, source: PromptSource, limit: float | None, request
     limit: maximum number of prompts.
     request: its models, and its setting ``chat``.
     """
-    if ON_ZERO_GPU:
-        raise InputError("this server provides a GPU only for a minute at a time; run d2sd doctor on your own machine")
+    require(
+        not ON_ZERO_GPU, "this server provides a GPU only for a minute at a time; run d2sd doctor on your own machine"
+    )
     count = settings.whole(limit, "the number of prompts")
-    if not 1 <= count <= MAX_DOCTOR_PROMPTS:
-        raise InputError(f"the number of prompts must be between 1 and {MAX_DOCTOR_PROMPTS}, not {count}")
+    require(
+        1 <= count <= MAX_DOCTOR_PROMPTS,
+        f"the number of prompts must be between 1 and {MAX_DOCTOR_PROMPTS}, not {count}",
+    )
     prompts = [p.text for p in source.prompts(count)]
     chosen = request.models
     yield from announce_loading(chosen)

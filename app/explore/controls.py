@@ -6,9 +6,8 @@ Race and Calibrate use the same prompt, models and settings, and add their own b
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import wraps
-from typing import Any
+from typing import Any, NamedTuple
 
 import gradio as gr
 
@@ -42,8 +41,7 @@ SHOW_SIZE = "(quickest, budget) => (quickest ? 'quickest' : budget ? 'limited' :
 ABLE = f"{presets.BUNDLED} {presets.TINY}"
 
 
-@dataclass(frozen=True, slots=True)
-class Controls:
+class Controls(NamedTuple):
     """Components of the form.
 
     inputs: the components with values for a run, by name.
@@ -183,8 +181,14 @@ def run_buttons(name: str, run: str, stop: str, tab: str) -> tuple[gr.Button, gr
 
 def _examples(prompt: gr.Textbox, model: str, visible: bool) -> gr.Dataset:
     texts = presets.examples(model)
-    shown: dict[str, Any] = {"label": "Examples", "elem_id": f"examples-{model}", "example_labels": list(texts)}
-    return gr.Examples([[text] for text in texts.values()], [prompt], visible=visible, **shown).dataset
+    return gr.Examples(
+        [[text] for text in texts.values()],
+        [prompt],
+        visible=visible,
+        label="Examples",
+        elem_id=f"examples-{model}",
+        example_labels=list(texts),
+    ).dataset
 
 
 def _method_settings(inputs: dict[str, Any], method: gr.Dropdown) -> None:
@@ -260,8 +264,7 @@ def opens_run(find: Callable[..., RunToOpen | None]) -> Callable[..., tuple[Any,
     return answered
 
 
-@dataclass(frozen=True, slots=True)
-class ExploreTab:
+class ExploreTab(NamedTuple):
     """The parts of the page that change when another run is shown in Explore."""
 
     session: gr.State

@@ -138,7 +138,7 @@ def _verify(engine: Engine, trace: Trace, step: int, words: str) -> Answer:
 
 
 # by the name of the page's event: the question's name in error messages, and the parser of the event's data
-QUESTIONS: dict[str, tuple[str, Callable[[dict[str, Any]], Ask]]] = {
+QUESTIONS = {
     "redraft": ("the re-draft", _read_redraft),
     "typed": ("the check", _read_typed),
 }

@@ -34,7 +34,7 @@ from d2sd.trace.run import Message, RecordedRun
 log = logging.getLogger(__name__)
 STARTING = "() => { document.dispatchEvent(new CustomEvent('explorer:started')); return 'Starting …'; }"
 # Settings of the runs that the view's last line offers, by the name of the view's event
-SIZES: dict[str, dict[str, Any]] = {
+SIZES = {
     "quickest": {"cost_aware": True, "node_budget": None},
     "full": {"cost_aware": False, "node_budget": None},
 }
@@ -54,7 +54,7 @@ def wire_run(shown: ExploreTab) -> None:
                 request = replace(request, settings={**request.settings, **changes})
         updates: Iterator[Update[Any]] = stream_run(current, job, request)
         for update in updates:
-            listed: tuple[Any, Any] = (gr.skip(), gr.skip())
+            listed = (gr.skip(), gr.skip())
             if update.value is not None and current.shown is not before:
                 before, listed = current.shown, shown.started(current)
             segment = gr.skip() if update.value is None else update.value

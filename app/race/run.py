@@ -15,7 +15,7 @@ from app.jobs import Job, Update, failure_sentence
 from app.links import check_length
 from app.methods import LANES, PLAIN, lane_of, lane_title, method_of, trace_lane
 from app.plain import PlainStep
-from app.presets import ASSETS
+from app.presets import TRACES
 from app.race.pair import same_machine
 from app.runs.recordings import Recording
 from app.streaming import Pacer, Prepared, RunRequest, announce_loading, prepare_run, stream, warm_up
@@ -23,13 +23,14 @@ from d2sd import DecodeConfig, Event, InputError, StepDone, Trace
 from d2sd.calibration.comparison import first_difference
 from d2sd.costs.machines import h200
 from d2sd.costs.runs import ThreadShare, impossible, mean_cost
+from d2sd.errors import require
 from d2sd.nets.dtypes import NEAR_TIES, SIXTEEN_BITS
 from d2sd.trace.events import Baseline
 from d2sd.trace.metrics import Totals
 from d2sd.trace.run import RecordedRun
 from d2sd.trace.trace import parse_trace
 
-RECORDED = ASSETS / "traces" / "race.json.gz"
+RECORDED = TRACES / "race.json.gz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +118,7 @@ def run_race(job: Job, request: RunRequest, methods: Sequence[str]) -> Iterator[
     check_length(request.prompt)
     # these configs record no details for drawing trees, so that only decoding is timed
     configs = [_config(lane, request.settings) for lane in LANES if lane in methods]
-    if not configs:
-        raise InputError("no method is ticked; tick at least one, preferably two")
+    require(configs, "no method is ticked; tick at least one, preferably two")
     yield from announce_loading(request.models)
     reasons = {c.method: models.engine(request.models).obstacle(c.method) for c in configs}
     left_out = [reason for reason in reasons.values() if reason]

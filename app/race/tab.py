@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 import gradio as gr
@@ -25,8 +25,9 @@ from app.session import History, Session
 from app.settings import RACED
 from app.streaming import RunRequest
 from app.view import drawn_view
-from d2sd import METHODS, InputError
+from d2sd import METHODS
 from d2sd.calibration import RunStatistics
+from d2sd.errors import require
 
 FILLED_IN = ("block_size", "second_block_size", "node_budget")  # the engine fills these in for each method
 MAX_LANES = 8  # of runs of the list
@@ -115,8 +116,7 @@ def _lane(lane: Lane) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class RaceTab:
+class RaceTab(NamedTuple):
     """The components of the tab that are restored when the page is loaded.
 
     form: the fields of the form, by name.
@@ -216,10 +216,9 @@ def shown_race(session: Session) -> Race:
 
 @opens_run
 def open_lane(call: Call, session: Session) -> RunToOpen:
-    raced, number = shown_race(session), call.data.get("lane")
+    raced, number = shown_race(session), call.data.get("lane", -1)
     lanes = raced.lanes
-    if not isinstance(number, int) or not 0 <= number < len(lanes) or not lanes[number].trace.steps:
-        raise InputError(GONE)
+    require(isinstance(number, int) and 0 <= number < len(lanes) and lanes[number].trace.steps, GONE)
     if kept := lanes[number].kept:
         return kept.run, kept.source, kept.label
     run = race.recorded(lanes[number], lane_figures(raced)[number])
@@ -234,8 +233,7 @@ def choose_lanes(call: Call, session: Session) -> tuple[str, Any]:
         return race_drawing(shown_race(session)), gr.skip()
     raced = shown_race(session)
     steps = [n for n, lane in enumerate(raced.lanes) if lane.trace.steps]
-    if not isinstance(chosen, list) or len(chosen) != 2 or not all(n in steps for n in chosen):
-        raise InputError(GONE)
+    require(isinstance(chosen, list) and len(chosen) == 2 and all(n in steps for n in chosen), GONE)
     return race_drawing(raced, (chosen[0], chosen[1])), gr.skip()
 
 

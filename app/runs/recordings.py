@@ -16,6 +16,7 @@ from typing import Any
 
 from d2sd import InputError, Trace
 from d2sd.calibration import RunStatistics
+from d2sd.errors import require
 from d2sd.logs import Figures, import_log, is_log, sources_of
 from d2sd.logs.sentences import Answer, answers, report_lines
 from d2sd.trace.files import UNREADABLE, opened
@@ -126,8 +127,7 @@ def read_all(path: str | Path) -> tuple[list[RecordedRun], str]:
         return [RecordedRun.of(run.records()) for run in runs[:MAX_OPENED]], "\n".join(notes)
     parts = _split_runs(raw)
     read = [RecordedRun.read(part) for part in parts[:MAX_OPENED]]
-    if not all(run.steps for run in read):
-        raise InputError("the trace has no steps, so there is nothing to show")
+    require(all(run.steps for run in read), "the trace has no steps, so there is nothing to show")
     note = f"Only the first {MAX_OPENED} of {len(parts)} runs are in the list." if len(parts) > MAX_OPENED else ""
     return read, note
 
@@ -139,10 +139,10 @@ def read_uploads(paths: Sequence[Path]) -> tuple[list[tuple[Recording, Trace]], 
     for path in paths:
         try:
             raw = _unpacked(path)
-            if len(raw) > room:
-                raise InputError(
-                    f"all files together have more than {MAX_MEGABYTES_TOGETHER} MB, unpacked; choose fewer files"
-                )
+            require(
+                len(raw) <= room,
+                f"all files together have more than {MAX_MEGABYTES_TOGETHER} MB, unpacked; choose fewer files",
+            )
             parts = _runs_of(path, raw)
         except InputError as error:
             bad.append(f"{short(path.name)} was not read: {error}")
@@ -160,8 +160,7 @@ def _runs_of(path: Path, raw: bytes) -> list[tuple[RecordedRun, Trace]]:
         readers = [(Reader(), part) for part in _split_runs(raw)]
         return [(RecordedRun.of(reader.records(lines_of(part))), reader.trace) for reader, part in readers]
     runs = [(RecordedRun.of(run.records()), run) for run in _logged(path)]
-    if not runs:
-        raise InputError("it is a log with only totals, without steps; “Open a trace” in Explore explains the totals")
+    require(runs, "it is a log with only totals, without steps; “Open a trace” in Explore explains the totals")
     return runs
 
 
@@ -189,9 +188,9 @@ def _unpacked(path: str | Path) -> bytes:
         raise InputError("this file is no longer stored; upload it again") from None
     except UNREADABLE:
         raise InputError("the file cannot be read: it is neither JSON lines nor an intact gzip file") from None
-    if len(raw) > limit:
-        raise InputError(
-            f"the trace is larger than {MAX_MEGABYTES} MB, which is more than the page draws; "
-            "read it with d2sd.load_trace, or record fewer steps"
-        )
+    require(
+        len(raw) <= limit,
+        f"the trace is larger than {MAX_MEGABYTES} MB, which is more than the page draws; "
+        "read it with d2sd.load_trace, or record fewer steps",
+    )
     return raw

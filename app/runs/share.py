@@ -21,7 +21,7 @@ from app.learn.tab import tour_of, tours_page
 from app.methods import run_title
 from app.runs.recordings import MAX_MEGABYTES, Recording
 from app.session import Session
-from d2sd import InputError
+from d2sd.errors import InputError, require
 from d2sd.figures.viewer import PageRun
 from d2sd.trace.graph import graph
 from d2sd.trace.run import Message, RecordedRun
@@ -58,12 +58,10 @@ def class_page(
     Raises ``InputError`` if the title or the traces are too long, or no run can be included.
     """
     title = " ".join(title.split())
-    if len(title) > MAX_TITLE:
-        raise InputError(f"the title has {len(title)} characters; at most {MAX_TITLE} are allowed")
+    require(len(title) <= MAX_TITLE, f"the title has {len(title)} characters; at most {MAX_TITLE} are allowed")
     numbered = list(enumerate(reversed(runs), 1))
     listed = [(n, k) for n, k in numbered if chosen is None or k.run.key in chosen]
-    if numbered and not listed:
-        raise InputError("no run is ticked; tick the runs for the class")
+    require(listed or not numbered, "no run is ticked; tick the runs for the class")
     _check([k.run for _, k in listed], MAX_PAGE_MEGABYTES)
     pages = [
         # the method distinguishes runs of the same prompt
@@ -97,8 +95,7 @@ def _check(runs: Sequence[RecordedRun], megabytes: int) -> None:
     """Raise ``InputError`` if a run is in progress, all runs are empty, or the traces together have more than ``megabytes``."""
     size = 0
     for run in runs:
-        if run.live:
-            raise InputError("a run is still in progress; wait for its end or stop it")
+        require(not run.live, "a run is still in progress; wait for its end or stop it")
         size += sum(len(line) + 1 for line in run.lines())
         if size > megabytes * 10**6:
             way = (
@@ -107,8 +104,7 @@ def _check(runs: Sequence[RecordedRun], megabytes: int) -> None:
                 else "share it as JSONL, which “Open a trace” reads"
             )
             raise InputError(f"it would contain more than {megabytes} MB of traces; {way}")
-    if not size:
-        raise InputError("there is no run in the list yet")
+    require(size, "there is no run in the list yet")
 
 
 def file_name(header: Mapping[str, Any]) -> str:
@@ -142,8 +138,7 @@ def make_file(run: RecordedRun, kind: Any, step: Any, node: Any = None) -> dict[
     """Returns ``name``, ``type`` and ``text`` of a file. An HTML file opens at ``step`` and ``node``. Raises ``InputError``."""
     step = step_number(step)
     node = node if node == "bonus" or (isinstance(node, int) and 0 <= node < 10**9) else None
-    if not len(run):
-        raise InputError("the server no longer has a run of this window; run it again")
+    require(len(run), "the server no longer has a run of this window; run it again")
     name = file_name(run.header)
     if kind == "html":
         return {"name": f"{name}.html", "type": "text/html", "text": hand_out(run, step, node)}
@@ -151,8 +146,7 @@ def make_file(run: RecordedRun, kind: Any, step: Any, node: Any = None) -> dict[
         import networkx
 
         trace = run.trace()
-        if step >= len(trace.steps):
-            raise InputError(f"this run has no step {step + 1}")
+        require(step < len(trace.steps), f"this run has no step {step + 1}")
         return {
             "name": f"{name}-step-{step + 1}.graphml",
             "type": "application/xml",

@@ -17,7 +17,7 @@ from app.runs.recordings import MAX_MEGABYTES, Recording
 from app.session import Session
 from app.settings import SETTINGS
 from app.view import drawn_view
-from d2sd import InputError
+from d2sd.errors import require
 from d2sd.folders.store import REMOTE
 from d2sd.methods import METHODS
 from d2sd.trace.metrics import SYMBOLS
@@ -43,8 +43,10 @@ def trace_hosts() -> list[str]:
     """
     hosts = [host.strip().lower() for host in os.environ.get(HOSTS_VARIABLE, "").split(",") if host.strip()]
     for host in hosts:
-        if not HOST.fullmatch(host) or host.endswith(USUAL_PORTS):
-            raise InputError(f"{HOSTS_VARIABLE} must list hosts such as traces.example.org, not {host[:60]!r}")
+        require(
+            HOST.fullmatch(host) and not host.endswith(USUAL_PORTS),
+            f"{HOSTS_VARIABLE} must list hosts such as traces.example.org, not {host[:60]!r}",
+        )
     return hosts
 
 

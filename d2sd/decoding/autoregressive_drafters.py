@@ -120,7 +120,7 @@ class LevelDrafter:
         # [row, slot − first slot]: True for the row itself and its ancestors
         seen = torch.ones(1, 1, dtype=torch.bool, device=device)
         below = torch.zeros(1, dtype=torch.float32, device=device)
-        results: list[Tensor] = []
+        results = []
         for level in range(self.depth + 1):
             end = read if read is not None else start + 1 + level * k
             attend = partial(self._attend, slots[-len(positions) :], slots, seen, end)

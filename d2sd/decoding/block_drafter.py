@@ -203,8 +203,7 @@ class BlockDrafter:
     def logits(self, hidden: Tensor) -> Tensor:
         """Returns logits (…, D) over the draft vocabulary for hidden states (…, hidden), in the dtype of the LM head."""
         if (head := self.model.lm_head) is not None:
-            out: Tensor = head(hidden)
-            return out
+            return head(hidden)
         if self.token_ids is not None:
             return self.model.rows_of_head(self.target.head.weight)(hidden.to(self.target.dtype))
         return self.target.borrowed_scores(hidden.to(self.target.dtype))
@@ -228,7 +227,7 @@ class BlockDrafter:
     def embed(self, ids: Tensor) -> Tensor:
         """Returns the drafter's input embeddings (…, hidden) of token ids (…)."""
         table = self.target.embedding if self.model.embed_tokens is None else self.model.embed_tokens
-        block: Tensor = table(ids).to(self.dtype)
+        block = table(ids).to(self.dtype)
         return block if self.form.embedding_scale == 1 else block * self.form.embedding_scale
 
     def hidden(self, ids: Tensor, positions: Tensor, read: int | None) -> Tensor:
@@ -245,7 +244,7 @@ class BlockDrafter:
             context = [(k[:, :, :read], v[:, :, :read]) for k, v in map(self.cache.buffers, layers)]
             seen = torch.arange(read, device=positions.device) < positions[0]
 
-        masks: list[Tensor] = []
+        masks = []
         if self.form.masked:
             shape = (positions[0], context[0][0].shape[2], len(positions), self.device)
             masks = [attention_mask(self.form, layer, *shape) for layer in layers]
@@ -257,8 +256,7 @@ class BlockDrafter:
 
         if read is not None and self.merged is not None:
             return self.merged.run(block, positions, self.cache.capacity, attend)
-        hidden: Tensor = self.model(block, positions[None], attend)
-        return hidden
+        return self.model(block, positions[None], attend)
 
     def _run_packed(self, packed: PackedLayers, x: Tensor, positions: Tensor) -> Tensor:
         """Runs embedded blocks ``x`` (B, R, hidden) as rows of one pass. Returns their hidden states. Blocks do not attend to each

@@ -157,7 +157,7 @@ class DeviceCycle:
 
     def _shape(self) -> CycleShape:
         if self.first is None:
-            return CycleShape(0, 0, 0)
+            return CycleShape(0, 0)
         controller = self.drafters.controller
         size = controller.begin()
         most = max(0, min(controller.next_redrafts, size - 1))  # a block has γ − 1 prefixes to re-draft from
@@ -213,7 +213,7 @@ class DeviceCycle:
         def stage(name: Hashable, work: partial[tuple[Tensor, ...]], *inputs: Tensor) -> tuple[Tensor, ...]:
             return passes.run((name, *self.kind, shape, read), work, *inputs)
 
-        results: dict[str, Tensor] = {}
+        results = {}
         chains: tuple[Tensor, ...] = ()
         if shape.block_size:
             chain, results["first"], results["tempered"] = stage("first", partial(self._draft, shape, read), state)
@@ -247,13 +247,13 @@ class DeviceCycle:
         first = self.first.block(0, arrays["first"].tolist())
         if self.config.inspect:
             first = replace(first, tempered=rows_of(arrays["tempered"]))
-        draft, prefixes, branches = FirstDraft(first, boundary_posterior(first.confidence)), list[int](), list[Block]()
+        draft, branches = FirstDraft(first, boundary_posterior(first.confidence)), list[Block]()
         if self.second is not None and shape.branches:
-            # −1: unused branch
-            used = [(int(p), rows) for p, rows in zip(arrays["prefixes"], arrays["second"], strict=True) if p >= 0]
-            prefixes = [p for p, _ in used]
-            branches = [self.second.block(p, rows[p:].tolist()) for p, rows in used]
-        return Proposal.of(merge_drafts(anchor, [first, *branches]), draft, prefixes, branches)
+            pairs = zip(arrays["prefixes"].astype(int).tolist(), arrays["second"], strict=True)
+            branches = [self.second.block(p, rows[p:].tolist()) for p, rows in pairs if p >= 0]  # −1: unused branch
+        return Proposal.of(
+            merge_drafts(anchor, [first, *branches]), draft, [block.prefix for block in branches], branches
+        )
 
     def _plan(self, shape: CycleShape) -> None:
         if self.first is not None and shape.block_size:

@@ -58,7 +58,7 @@ class CachedDrafters(Drafters):
             config.node_budget or 0,
         )
         self.trained = config.confidence == "head"
-        self.method: Method = METHODS[config.method]
+        self.method = METHODS[config.method]
         self.block_size = config.draft_depth + 2 if self.method.eagle3 else config.block_size or 1
         first = models.first if self.method.first_drafter else None
         second = {"none": None, "vp": models.second, "first": models.first}[self.method.second_drafter]
@@ -157,7 +157,7 @@ class CachedDrafters(Drafters):
 
         later: whether block drafters that have not drafted since the last commit read the tokens only before their next draft.
         """
-        by_layers: dict[tuple[int, ...], Tensor] = {}
+        by_layers = {}
         for drafter in self.block_drafters:
             layers = tuple(drafter.taps)
             if layers not in by_layers:

@@ -19,7 +19,6 @@ from d2sd.decoding.device_cycle import DeviceCycle
 from d2sd.decoding.drafters import CachedDrafters
 from d2sd.decoding.inspection import (
     Inspection,
-    StepResult,
     describe_choices,
     describe_draft,
     describe_draws,
@@ -192,10 +191,19 @@ class Generation:
         controller.timed(decision, len(tree), seconds, whole)
         self.drafters.warn_once(proposal)
         self.steps, self.elapsed = self.steps + 1, self.elapsed + whole
-        done = StepResult(
-            self.steps - 1, start, proposal, seen, draws, path, boundary, decision, seconds, self.elapsed
-        )  # fmt: skip
-        return partial(self._describe, done)
+        return partial(
+            self._describe,
+            proposal,
+            seen,
+            path,
+            step=self.steps - 1,
+            anchor_position=start,
+            actual_boundary=boundary,
+            seconds=seconds,
+            decision=decision,
+            elapsed=self.elapsed,
+            draws=draws,
+        )
 
     def _append(self, tokens: Sequence[int], ended: bool, cut: bool) -> None:
         """Appends committed tokens to the text.
@@ -217,15 +225,16 @@ class Generation:
         out = tuple(self.output)
         return Finished(self.stop_reason, text, out, self.steps, self.elapsed, self.prefill_seconds)
 
-    def _describe(self, done: StepResult) -> StepDone:
-        """Returns the event of a step. Called only if the event is used, because the labels of a whole tree take time."""
-        proposal, seen, outcome = done.proposal, done.seen, done.walk
+    def _describe(self, proposal: Proposal, seen: Inspection, outcome: TreeWalk, **fields: Any) -> StepDone:
+        """Returns the event of a step. Called only if the event is used, because the labels of a whole tree take time.
+
+        fields: the fields of the event that need no labels.
+        """
         first, texts, inspect = proposal.first, self.labels, self.config.inspect
         return StepDone(
-            step=done.step,
+            **fields,
             anchor=proposal.tree.tokens[0],
             anchor_text=texts[proposal.tree.tokens[0]],
-            anchor_position=done.anchor_position,
             first_draft=None if first is None else describe_draft(first, texts, inspect),
             boundary_posterior=proposal.boundary.posterior,
             full_acceptance=proposal.boundary.full_acceptance,
@@ -235,18 +244,13 @@ class Generation:
             choices=describe_choices(seen, outcome, texts),
             accepted=outcome.accepted,
             committed=self._describe_committed(proposal, outcome),
-            actual_boundary=done.boundary,
-            seconds=done.seconds,
             draft_passes=self.drafters.draft_passes(proposal),
             levels=describe_levels(proposal, texts) if inspect else (),
-            decision=done.decision,
             target_tops=describe_tops(proposal, seen, outcome, texts),
-            elapsed=done.elapsed,
             trained=tuple(block.trained for block in proposal.blocks)
             if any(b.trained for b in proposal.blocks)
             else (),
             tempered=() if first is None else first.tempered,
-            draws=done.draws,
         )
 
     def _describe_committed(self, proposal: Proposal, outcome: TreeWalk) -> tuple[Committed, ...]:

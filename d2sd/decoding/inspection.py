@@ -5,8 +5,8 @@ at other temperatures. They are computed on the device and converted to the data
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import repeat
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,13 +17,10 @@ from d2sd.trace.events import (
     TEMPERATURES,
     Alternative,
     Choice,
-    Decision,
     Draft,
     DraftLevel,
     Draw,
     Node,
-    StageSeconds,
-    State,
     TargetTop,
 )
 from d2sd.trace.text import TokenTexts
@@ -39,8 +36,7 @@ DIGITS = 6  # decimal digits of probabilities that are only displayed, to shorte
 FAR = -43.0
 
 
-@dataclass(frozen=True, slots=True)
-class Inspection:
+class Inspection(NamedTuple):
     """The target's outputs at the nodes of a tree, with one entry per node. Without inspection, all fields except ``chosen`` are
     None.
 
@@ -119,7 +115,7 @@ def tempered(scores: Tensor, indices: Tensor) -> Tensor:
     # few exponentials: squaring exp(s / T) halves T, so two temperatures give all powers of √2
     scores = scores.float()
     below = (scores - scores.max(-1, keepdim=True).values).clamp_min_(FAR)
-    probabilities: dict[float, Tensor] = {}
+    probabilities = {}
     for temperature in TEMPERATURES[-2:]:
         everything = (below / temperature).exp_()
         ours = everything.gather(1, indices[:, None])
@@ -131,29 +127,6 @@ def tempered(scores: Tensor, indices: Tensor) -> Tensor:
 
 def rows_of(array: Tensor | np.ndarray) -> tuple[tuple[float, ...], ...]:
     return tuple(map(tuple, array.tolist()))
-
-
-@dataclass(frozen=True, slots=True)
-class StepResult:
-    """A finished step, from which its event is built.
-
-    step: index of the step.
-    anchor_position: position of the anchor in the text.
-    seen: the target's choices at the tree's nodes.
-    boundary: number of accepted tokens of the first draft; None if unknown.
-    elapsed: seconds of all steps up to and including this one.
-    """
-
-    step: int
-    anchor_position: int
-    proposal: Proposal
-    seen: Inspection
-    draws: tuple[Draw, ...]
-    walk: TreeWalk
-    boundary: int | None
-    decision: Decision | None
-    seconds: StageSeconds
-    elapsed: float
 
 
 def describe_draws(
@@ -192,19 +165,17 @@ def _alternatives(tokens: Sequence[int], shown: Iterable[float], texts: TokenTex
 
 def describe_draft(block: Block, texts: TokenTexts, inspect: bool) -> Draft:
     """Returns a drafted block as event data, with the alternatives at each position if ``inspect``."""
-    alternatives: tuple[tuple[Alternative, ...], ...] = ()
-    if inspect:
-        alternatives = tuple(
-            _alternatives(t[:TOP_ALTERNATIVES], map(round, q[:TOP_ALTERNATIVES], repeat(DIGITS)), texts)
-            for t, q in zip(block.tokens, block.probabilities, strict=True)
-        )
+    listed = zip(block.tokens, block.probabilities, strict=True) if inspect else ()
     return Draft(
         drafter=block.drafter,
         prefix=block.prefix,
         ids=block.ids,
         texts=tuple(map(texts.__getitem__, block.ids)),
         confidence=block.confidence,
-        alternatives=alternatives,
+        alternatives=tuple(
+            _alternatives(t[:TOP_ALTERNATIVES], map(round, q[:TOP_ALTERNATIVES], repeat(DIGITS)), texts)
+            for t, q in listed
+        ),
         base=block.base,
     )
 
@@ -256,9 +227,7 @@ def describe_nodes(proposal: Proposal, seen: Inspection, outcome: TreeWalk, text
     )
     below = range(1, len(tree))
     drafters = [block.drafter for block in proposal.blocks] or ["first"]
-    states: list[State] = [
-        "accepted" if n in accepted else "rejected" if tree.parents[n] in visited else "unreached" for n in below
-    ]
+    states = ["accepted" if n in accepted else "rejected" if tree.parents[n] in visited else "unreached" for n in below]
     nodes = map(  # positional, in the order of the fields, for speed: trees are large
         Node,
         below,

@@ -113,8 +113,13 @@ def gumbel_noise(seed: int, positions: list[int], vocabulary: int, device: torch
 def _noise_row(seed: int, position: int, vocabulary: int, device: torch.device) -> Tensor:
     # kept, because target and drafters use the same noise
     generator = torch.Generator(device).manual_seed(generator_seed(seed, position))
-    row = torch.empty(vocabulary, dtype=torch.float32, device=device).exponential_(generator=generator)
-    return -row.clamp_min_(torch.finfo(row.dtype).tiny).log()
+    return gumbel(generator, vocabulary)
+
+
+def gumbel(generator: torch.Generator, *sizes: int) -> Tensor:
+    """Returns standard Gumbel noise of these sizes, float32, on the generator's device."""
+    noise = torch.empty(sizes, dtype=torch.float32, device=generator.device).exponential_(generator=generator)
+    return -noise.clamp_min_(torch.finfo(noise.dtype).tiny).log()
 
 
 class Sampler:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.inspection import rows_of, tempered
-from d2sd.decoding.verifier import COLDEST, Sampler
+from d2sd.decoding.verifier import COLDEST, Sampler, gumbel
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.passes import Passes
 from d2sd.nets.target import Target
@@ -183,9 +183,7 @@ class WalkedDrafter(BlockDrafter):
         anchor, hidden, logits, block = self._last
         size = logits.shape[1]
         generator = torch.Generator(self.device).manual_seed(seed)
-        noise = torch.empty(size, count, self.vocabulary, dtype=torch.float32, device=self.device)
-        noise.exponential_(generator=generator)
-        noise = -noise.clamp_min_(torch.finfo(noise.dtype).tiny).log()
+        noise = gumbel(generator, size, count, self.vocabulary)
         given_tokens = torch.full((count, size + 1), -1, device=self.device)
         given_tokens[:, 0] = anchor
         hidden, logits = (part.expand(count, -1, -1) for part in (hidden, logits))

@@ -7,7 +7,7 @@ from d2sd.methods.chains import AUTOREGRESSIVE, DFLASH, DFLASH_RESAMPLE, DRAFT_M
 from d2sd.methods.d2sd import D2SD, D2SD_THREE_LEVEL, DFLASH_TWICE, RANDOM_PREFIX
 from d2sd.methods.trees import D2SD_TREE, DDTREE, EAGLE3
 
-METHODS: dict[str, Method] = {
+METHODS = {
     m.id: m
     for m in (
         AUTOREGRESSIVE,

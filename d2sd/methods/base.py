@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from math import exp, inf
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from d2sd.tree.block import Block, DrafterName
 from d2sd.tree.boundary import NOTHING_DRAFTED, Boundary, boundary_posterior
@@ -19,6 +19,7 @@ from d2sd.tree.tree import TokenTree, merge_drafts
 
 TWO_DRAFTS = frozenset({"block_size", "second_block_size", "num_branches", "node_budget", "cost_aware"})
 BRANCHED = TWO_DRAFTS - {"second_block_size"}
+ONE_DRAFT = BRANCHED - {"num_branches"}
 # All fields of ``DecodeConfig`` that affect the trees of any method.
 TREE_SETTINGS = TWO_DRAFTS | {"draft_depth", "draft_top_k"}
 DEFAULT_BUDGET = 64
@@ -95,8 +96,7 @@ class Drafters(ABC):
         return max(1, min(widest, int(exp(min(MAX_LOG, -self.min_log_probability)))))
 
 
-@dataclass(frozen=True, slots=True)
-class FirstDraft:
+class FirstDraft(NamedTuple):
     """The first draft of a step.
 
     block: the first block; None for plain decoding and for trees that grow level by level.
@@ -111,8 +111,7 @@ class FirstDraft:
     levels: Sequence[Level] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
+class Proposal(NamedTuple):
     """A token tree to verify, and the drafts that it was built from.
 
     first: the first block; None for plain decoding and for trees that grow level by level.

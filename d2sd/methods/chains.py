@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from d2sd.methods.base import BRANCHED, Drafters, FirstDraft, Method, draft_block
-
-ONE_CHAIN = frozenset({"block_size", "node_budget", "cost_aware"})  # settings of methods with one chain
+from d2sd.methods.base import BRANCHED, ONE_DRAFT, Drafters, FirstDraft, Method, draft_block
 
 
 def draft_nothing(drafters: Drafters) -> FirstDraft:
@@ -21,7 +17,7 @@ def draft_chain(drafters: Drafters) -> FirstDraft:
 
 def draft_and_sample(drafters: Drafters) -> FirstDraft:
     """Drafts the greedy chain, and samples K more chains independently at temperature 1 from the drafter's distributions."""
-    return replace(draft_block(drafters), samples=drafters.samples(drafters.num_branches))
+    return draft_block(drafters)._replace(samples=drafters.samples(drafters.num_branches))
 
 
 def draft_samples(drafters: Drafters) -> FirstDraft:
@@ -47,7 +43,7 @@ DRAFT_MODEL = Method(
     "Draft model",
     "A small autoregressive model drafts a chain token by token; the target checks it in one pass.",
     "speculative sampling, arXiv 2211.17192 and 2302.01318",
-    ONE_CHAIN,
+    ONE_DRAFT,
     draft_chain,
     first_drafter=False,
     draft_model=True,
@@ -57,7 +53,7 @@ DFLASH = Method(
     "DFlash",
     "One diffusion drafter drafts a whole block in one pass; the target checks the block as a single chain.",
     "DFlash, arXiv 2602.06036",
-    ONE_CHAIN,
+    ONE_DRAFT,
     on_device="chain",
 )
 DFLASH_RESAMPLE = Method(

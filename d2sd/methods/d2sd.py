@@ -57,7 +57,7 @@ def redraft_twice(drafters: Drafters, draft: FirstDraft, prefixes: Sequence[int]
     assert draft.block is not None
     whole = chains([draft.block, *branches])
     redrafted = {chain[: block.prefix] for chain, block in zip(whole[1:], branches, strict=True)}
-    starts: list[tuple[int, tuple[int, ...]]] = []
+    starts = []
     for number, block in enumerate(branches, 1):
         boundary = drafters.boundary(block, 1)
         usable = open_prefixes(block.ids, drafters.end_ids) - 1

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from math import exp, inf, log
+from typing import NamedTuple
 
-from d2sd.methods.base import DEFAULT_BUDGET, TWO_DRAFTS, Drafters, FirstDraft, Method, draft_block
+from d2sd.methods.base import DEFAULT_BUDGET, ONE_DRAFT, TWO_DRAFTS, Drafters, FirstDraft, Method, draft_block
 from d2sd.methods.d2sd import redraft_once, select_likeliest
 from d2sd.tree.block import Block
 from d2sd.tree.levels import level_tree
@@ -27,8 +27,7 @@ UNLISTED = log(1e-3)  # log probability assumed for a token that one of the draf
 EAGLE3_BUDGET = 59  # with the anchor 60, as in the authors' code
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(NamedTuple):
     """The candidates for the token at one position, best first.
 
     logs: natural logarithms of ``probabilities``.
@@ -67,7 +66,7 @@ def grow(
     builder, whole = TreeBuilder(anchor), chains(blocks)
     # the prefixes of the drafts as a trie: (trie node, token) → trie node, and the draft that continues from a trie node
     trie: dict[tuple[int, int], int] = {}
-    source_at: dict[int, int] = {}
+    source_at = {}
     for number, block in enumerate(blocks):
         trie_node = 0
         for token in whole[number][: block.prefix]:
@@ -176,7 +175,7 @@ DDTREE = Method(
     "DDTree",
     "A tree of the B likeliest paths over the first drafter's per-position distributions, grown best first.",
     "DDTree, arXiv 2604.12989",
-    frozenset({"block_size", "node_budget", "cost_aware"}),
+    ONE_DRAFT,
     lambda drafters: draft_block(drafters, drafters.width),
     merge=merge_likeliest,
     default_budget=DEFAULT_BUDGET,

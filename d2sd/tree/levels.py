@@ -8,14 +8,13 @@ verified.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import exp
+from typing import NamedTuple
 
-from d2sd.tree.tree import TokenTree
+from d2sd.tree.tree import TokenTree, TreeBuilder
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
+class Level(NamedTuple):
     """The candidates that one pass scored.
 
     parents: for each candidate, the index of its parent in ``continued`` of the previous level; 0 in the first level.
@@ -38,21 +37,15 @@ def level_tree(anchor: int, levels: Sequence[Level], count: int) -> TokenTree:
     """
     everyone = ((-s, depth, index) for depth, level in enumerate(levels) for index, s in enumerate(level.scores))
     taken = sorted((depth, index) for _, depth, index in sorted(everyone)[:count])
-    number = {place: node for node, place in enumerate(taken, 1)}
-    tokens, parents, depths, probabilities = [anchor], [-1], [0], [1.0]
+    builder, number = TreeBuilder(anchor), dict[tuple[int, int], int]()
     for depth, index in taken:
         level, above, score = levels[depth], 0, 0.0
         if depth:
             parent = levels[depth - 1].continued[level.parents[index]]
             above, score = number[depth - 1, parent], levels[depth - 1].scores[parent]
-        tokens.append(level.tokens[index])
-        parents.append(above)
-        depths.append(depth + 1)
-        probabilities.append(exp(min(0.0, level.scores[index] - score)))
-    size = len(tokens)
-    return TokenTree(
-        tuple(tokens), tuple(parents), tuple(depths), (0,) * size, tuple(probabilities), ((),) * size
-    )  # fmt: skip
+        probability = exp(min(0.0, level.scores[index] - score))
+        number[depth, index] = builder.add(above, level.tokens[index], 0, probability)
+    return builder.build([])
 
 
 def continued_nodes(tree: TokenTree, levels: Sequence[Level]) -> list[list[int | None]]:
@@ -60,8 +53,8 @@ def continued_nodes(tree: TokenTree, levels: Sequence[Level]) -> list[list[int |
     children = tree.children()
     out: list[list[int | None]] = []
     for level in levels:
-        above: list[int | None] = out[-1] if out else [0]
-        row: list[int | None] = []
+        above = out[-1] if out else [0]
+        row = []
         for index in level.continued:
             parent = above[level.parents[index]]
             row.append(None if parent is None else children.get((parent, level.tokens[index])))

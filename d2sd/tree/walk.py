@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from d2sd.tree.tree import TokenTree
 
 
-@dataclass(frozen=True, slots=True)
-class TreeWalk:
+class TreeWalk(NamedTuple):
     """The result of verifying one tree.
 
     visited: nodes where the target's choice was read, anchor first.
@@ -36,7 +35,7 @@ def walk(tree: TokenTree, chosen: Sequence[int], end_ids: Collection[int], limit
     end_ids: tokens that end the text.
     """
     children = tree.children()
-    visited: list[int] = [0]
+    visited = [0]
     accepted: list[int] = []
     while True:
         token = chosen[visited[-1]]
