@@ -226,4 +226,5 @@ def sentence(step: StepDone) -> str:
 def work(step: StepDone) -> str:
     """Returns the committed tokens, verified nodes and, if known, time of a step as text."""
     spent = f" in {1e3 * seconds:.1f} ms" if (seconds := step.seconds.total) else ""
-    return f"{len(step.committed)} tokens committed, {len(step.nodes)} nodes verified{spent}"
+    tokens = len(step.committed)
+    return f"{tokens} token{'s' * (tokens != 1)} committed, {len(step.nodes)} nodes verified{spent}"
