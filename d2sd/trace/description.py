@@ -201,7 +201,7 @@ def _(step: StepDone) -> str:
     tree = "\n".join(lines)
     return (
         f'<div style="font:14px/1.7 system-ui,sans-serif">{html.escape(sentence(step))} {LEGEND_HTML}'
-        f'<pre style="line-height:1.6">{tree}</pre></div>'
+        f'<pre style="line-height:1.6;white-space:pre;overflow-x:auto">{tree}</pre></div>'
     )
 
 

@@ -86,6 +86,8 @@ def test_lost_server_shows_sentence_and_keeps_page(laptop):
         choose_method(page, "autoregressive")
         start(page, "🙂", 2000)  # does not stop early
         lost.server.should_exit = True
+        while any(server.is_serving() for server in lost.server.servers):  # else the page would connect again
+            page.wait_for_timeout(50)
         for connection in [*lost.server.server_state.connections]:
             connection.transport.abort()
         expect(page.locator(".toast-body")).to_contain_text(re.compile("connection.*lost", re.I))
