@@ -139,9 +139,9 @@ def build_calibrate(tab: gr.Tab, shown: ExploreTab) -> None:
     given = [source, recordings, session, *asked]
     jobs = ModelJobs(ticket, notice, stop)
     measured.append(jobs.on(go.click, _measure_prompts, given, [figures], wanted=(source, runs_prompts)))
-    compared_with = [session, recordings, against]
+    compared_with, comparisons = [session, recordings, against], gr.State(Ticket())
     for event in (against.input, *(done.then for done in measured)):
-        answer(event, compare_sets, ticket, compared_with, [against, compared], notice, **BESIDE)
+        answer(event, compare_sets, comparisons, compared_with, [against, compared], notice, **BESIDE)
     go.click(None, source, report, js=hidden_when(RUNS), **AT_ONCE)
     close.click(None, None, report, js=hidden_when("true"), **AT_ONCE)
     jobs.on(why.click, _examine, [source, *asked], [report])

@@ -259,6 +259,18 @@ def test_overtaken_answer_changes_nothing():
     assert answered(lambda _: ["new", sentence()], ticket, number=10)[0] == "new"
 
 
+def test_follow_up_of_a_call_does_not_overtake_other_calls(client):
+    """An overtaken call has a follow-up, too. With the same ticket, this would overtake the call that overtook it."""
+    calls = {call["id"]: call for call in client.calls}
+    followers = [
+        call for call in client.calls if "callsOfPage" in str(call["js"]) and call["trigger_after"] is not None
+    ]
+    assert len(followers) > 3
+    for call in followers:
+        *_, ticket, _ = call["inputs"]
+        assert ticket not in calls[call["trigger_after"]]["inputs"]
+
+
 def test_turns_news_gives_queue_place_and_wait_time():
     now = [0.0]
     turns, mine = jobs.ModelTurns(lambda: now[0]), Ticket()
