@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from io import BytesIO
 from itertools import islice
@@ -15,20 +15,28 @@ from typing import Any
 from d2sd.bench.prompts import read_prompts
 from d2sd.calibration.text import count, decimal
 from d2sd.cli.common import add_command, add_limit_argument, print_json
-from d2sd.cli.description import MISSING, describe_run, not_logged
 from d2sd.cli.outputs import add_output, check_output, lock_output
 from d2sd.errors import InputError
-from d2sd.logs import Figures, import_log, open_texts, read_runs
+from d2sd.logs import UNKNOWN, Figures, import_log, open_texts, read_runs
 from d2sd.logs.serving import ENGINES, Server, complete
-from d2sd.trace.description import describe_step
+from d2sd.trace.description import WIDTH, describe_step
 from d2sd.trace.events import StepDone
 from d2sd.trace.files import write_whole
-from d2sd.trace.metrics import acceptance_by_depth
+from d2sd.trace.metrics import acceptance_by_depth, verdict
 from d2sd.trace.run import RecordedRun
 from d2sd.trace.text import escaped, printable
 from d2sd.trace.trace import Reader, Trace, read_traces, write_traces
 
 MAX_ROWS = 20
+# Descriptions of what a log may lack, by the name in ``Trace.missing``.
+MISSING = {
+    "prompt": "prompts",
+    "tokens": "tokens",
+    "rejected": "rejected drafted tokens",
+    "target": "the target's own tokens",
+    "confidence": "confidences",
+    "times": "times of steps",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -113,11 +121,36 @@ def _chosen_run(arguments: argparse.Namespace) -> Trace:
 def _show(arguments: argparse.Namespace) -> None:
     trace = _chosen_run(arguments)
     if arguments.step is None:
-        lines = describe_run(trace)
+        lines = _describe_run(trace)
     else:
         lines = describe_step(trace.steps[_step_index(trace, arguments.step)], len(trace.steps))
     for line in lines:
         print(line)
+
+
+def _describe_run(trace: Trace) -> Iterator[str]:
+    """Yields a few lines about the run, then a line for every step."""
+    header, totals = trace.header, trace.totals
+    models = ", ".join(escaped(f"{k} {v}") for k, v in header["models"].items() if v)[:WIDTH]
+    yield f"{escaped(header['method'])}, {totals.steps} steps, {totals.tokens} tokens, mean acceptance length {totals.mean_acceptance_length:.2f}"
+    if models:
+        yield f"models   {models}"
+    prompt = header["prompt"] or ("".join(trace.prefill.texts) if trace.prefill else "")
+    yield f"prompt   {escaped(prompt[:WIDTH])}"
+    if lacks := _not_logged(trace.missing):
+        yield lacks
+    yield ""
+    yield " step  tokens  nodes      ms  boundary     re-drafted from   text"
+    for step in trace.steps:
+        text = "".join(c.text for c in step.committed)
+        seconds = step.seconds.total
+        spent = f"{1e3 * seconds:.1f}" if seconds else "–"
+        boundary = "–" if step.actual_boundary is None else f"{step.actual_boundary} {verdict(step) or ''}"
+        predicted = " ".join(map(str, step.selected_prefixes)) or "–"
+        yield (
+            f"{step.step + 1:5d}  {len(step.committed):6d}  {len(step.nodes):5d}  {spent:>6}  "
+            f"{boundary:<11}  {predicted[:16]:<16}  {escaped(text[:60])}"
+        )
 
 
 def _step_index(trace: Trace, step: int) -> int:
@@ -280,7 +313,7 @@ def _write_traces(requests: Iterable[Trace | Figures], out: Path, arguments: arg
         print_json({"traces": written, "file": file, **counts, "missing": lacks, "totals": totals})
         return written
     if written:
-        lacking = not_logged(missing)
+        lacking = _not_logged(missing)
         print(f"{out}: {written} runs, {counts['steps']} steps, {counts['tokens']} tokens{lacking and f'; {lacking}'}")
     for row in rows[:MAX_ROWS]:
         accepted = "" if row.accepted is None else f"; {row.accepted} of {row.drafted or '?'} drafted tokens accepted"
@@ -292,6 +325,14 @@ def _write_traces(requests: Iterable[Trace | Figures], out: Path, arguments: arg
     for sentence in dict.fromkeys(row.unknown for row in rows):
         print(f"only totals: {sentence}")
     return written
+
+
+def _not_logged(missing: Collection[str]) -> str:
+    """Returns a line that lists what a log lacks; empty if it lacks nothing. missing: as in ``Trace.missing``."""
+    if not any(what in missing for what in MISSING):
+        return ""
+    unknown = f"; {UNKNOWN} marks an unknown token" if {"tokens", "rejected", "target"} & set(missing) else ""
+    return f"not in this log: {', '.join(words for what, words in MISSING.items() if what in missing)}{unknown}"
 
 
 ACTIONS = {

@@ -9,6 +9,7 @@ Reading a line checks every field against its annotation here; ``d2sd.trace.chec
 
 from __future__ import annotations
 
+import html
 from functools import singledispatch
 from reprlib import repr as shortened
 from typing import Annotated, Any, Literal, TypeVar
@@ -38,8 +39,8 @@ TEMPERATURES = (0.5, 0.707, 1.414, 2.0, 2.828, 4.0)  # temperatures of ``StepDon
 
 @singledispatch
 def html_of(value: Any) -> str:
-    """Returns a value as HTML for a notebook, at most 20 kB, without scripts. Modules above register a function for their type."""
-    raise NotImplementedError(type(value))
+    """Returns a value as HTML for a notebook: at most 20 kB, without scripts. Higher modules register implementations for types."""
+    return f"<pre>{html.escape(repr(value))}</pre>"
 
 
 class Data(Struct, frozen=True, gc=False, forbid_unknown_fields=True):

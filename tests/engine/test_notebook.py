@@ -158,6 +158,7 @@ def test_interrupted_show_keeps_what_was_generated(bundled, monkeypatch):
 def test_tour_runs_in_a_kernel_and_is_stored_with_small_outputs(monkeypatch):
     stored = nbformat.read(TOUR, 4)
     assert TOUR.stat().st_size < 50_000
+    assert str(HOME) not in TOUR.read_text(encoding="utf-8")
     assert [cell for cell in stored.cells if cell.cell_type == "code" and not cell.outputs] == [viewer_of(stored)]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(HOME), os.environ.get("PYTHONPATH")))))
     ran = nbformat.read(TOUR, 4)
