@@ -17,7 +17,7 @@ const tabButton = (tab) =>
  *  `show(key, step, node)` requests another run. */
 export function keepAddress(list, show) {
   let [before, unwritten, going] = [null, null, null]; // written, to be written, requested by Back or Forward
-  let leaving = ""; // the run that was shown at this request
+  const passing = new Set(); // the run shown before this request, and those that earlier requests may still show
   let timer = 0;
   let noticed = null; // the list of tabs that is observed
   const observer = new MutationObserver(() => soon());
@@ -69,6 +69,7 @@ export function keepAddress(list, show) {
     const now = stateNow();
     if (!now || arriving(now)) return;
     going = null;
+    passing.clear();
     // The first entry keeps the address that was opened.
     if (!before) history.replaceState(now, "", location.href);
     else if (same(now, before)) history.replaceState(now, "", write(now));
@@ -82,27 +83,29 @@ export function keepAddress(list, show) {
   }
 
   /** Whether the run requested by Back or Forward has not arrived yet, and no other tab or run was opened since. */
-  function arriving(now) {
-    const { shown, runs } = list();
-    const waits = going && !same(now, going) && now.tab === going.tab && shown === leaving;
-    return waits && runs.some(({ key }) => key === going.run);
-  }
+  const arriving = (now) => going && !same(now, going) && now.tab === going.tab && passing.has(list().shown);
 
   const write = ({ query, ...place }) => `${location.pathname}?${withFields(query, place)}`;
 
-  /** Handles Back and Forward: shows an earlier state. */
-  function go(state) {
-    if (!state?.tab) return; // not written by this script
+  /** Handles Back and Forward: shows an earlier state, which adds no entry. A run that was removed meanwhile stays replaced by the
+   *  shown one. */
+  function go(saved) {
+    if (!saved?.tab) return; // not written by this script
+    const { shown, runs } = list();
+    const gone = saved.run && !runs.some(({ key }) => key === saved.run);
+    const state = gone ? { ...saved, run: shown, step: "" } : saved;
     const { tab, run, chapter } = state;
     const step = state.step === "" ? null : state.step - 1;
     const node = readNode(state.node);
+    // An earlier request may still be answered, which the server does only until a later one arrives.
+    const last = passing.size ? going.run : shown;
+    passing.add(shown).add(last);
     going = before = state;
     unwritten = null; // belongs to the entry that was left, which can no longer be written
-    leaving = list().shown;
     const button = tabButton(tab);
     if (button && button.getAttribute("aria-selected") !== "true") button.click();
     if (chapter && tour()) emit(tour(), "learn:go", { chapter: Number(chapter) });
-    if (run && run !== list().shown) show(run, step, node);
+    if (run && (run !== shown || run !== last)) show(run, step, node);
     else if (step !== null && explorer()) emit(explorer(), "explorer:select", { step, node });
     soon();
   }

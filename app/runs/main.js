@@ -140,13 +140,13 @@ function runsView(element, trigger, options) {
   element.replaceChildren(h("section.panels", { ariaLabel: "Runs of this window" }, details));
   const keep = keepAddress(
     () => data,
-    (key, step, node) => trigger("show", { key, step, node }),
+    (key, step, node) => trigger("show", { key, step, node, open: false }),
   );
   const acts = {
     tick: ({ key }, on) => (on ? left.delete(key) : left.add(key)),
     up: ({ key }) => move(key, -1, "up"),
     down: ({ key }) => move(key, 1, "down"),
-    show: ({ key }) => trigger("show", { key, open: true }),
+    show: ({ key }) => trigger("show", { key }),
     remove: ({ key }) => trigger("remove", { key }),
     file: ({ key }) => trigger("file", { key }),
     rename,

@@ -55,8 +55,8 @@ def runs_list() -> View:
 
     Events and their data:
 
-    * ``show``: shows another run (``key``; ``open``: whether to open Explore; from the browser's history also ``step`` and
-    ``node``);
+    * ``show``: shows another run (``key``). From the browser's history, also with ``step`` and ``node``, and ``open`` is false,
+      since the browser has opened the tab;
     * ``rename``: renames a run (``key``, ``label``);
     * ``move``: moves a run down the list (``key``, ``by``: number of places);
     * ``remove``, ``file``: removes or saves a run (``key``);

@@ -46,6 +46,7 @@ def own(module_page: Page, address: str) -> Page:
         finished(page)
     rows(page).first.locator(".open").click()
     expect(rows(page).first).to_have_class("shown")
+    settled(page, f"run={rows(page).first.get_attribute('data-key')}")
     expect(page.locator("#prompt textarea")).to_have_value("One day, a cat")
     fold(page)
     return page
@@ -100,6 +101,7 @@ def test_runs_of_the_list_replace_the_race_and_open_at_a_step(own: Page):
 
 def test_back_forward_and_reload_restore_views_and_input(own: Page):
     run = view(own).get_attribute("data-run") or ""
+    open_tab = own.locator("[role=tab][aria-selected=true]")
     token = own.locator("#text .tok").nth(8)
     step = token.get_attribute("data-step")
     assert view(own).get_attribute("data-pinned") != step  # an earlier test has not selected it
@@ -113,13 +115,20 @@ def test_back_forward_and_reload_restore_views_and_input(own: Page):
     expect(own.locator("#prompt textarea")).not_to_have_value("One day, a cat")  # the form follows the opened run
     own.go_back()
     settled(own, "tab=race")
+    expect(own.locator("#prompt textarea")).to_have_value("One day, a cat")  # the entry's run is shown in Explore
+    expect(open_tab).to_have_attribute("data-tab-id", "race")
     own.go_back()
     settled(own, "tab=explore", "step=")
     expect(view(own)).to_have_attribute("data-run", run)
     expect(view(own)).to_have_attribute("data-pinned", step or "")
     expect(own.locator("#prompt textarea")).to_have_value("One day, a cat")
     own.go_forward()
-    expect(own.locator("[role=tab][aria-selected=true]")).to_have_attribute("data-tab-id", "race")
+    expect(open_tab).to_have_attribute("data-tab-id", "race")
+    own.go_forward()
+    settled(own, "tab=explore")
+    own.go_back()  # before the run of Forward arrives
+    settled(own, "tab=race")
+    expect(open_tab).to_have_attribute("data-tab-id", "race")
     own.go_back()
     settled(own, "tab=explore", "step=")
     own.locator("#prompt textarea").fill("typed, not run")

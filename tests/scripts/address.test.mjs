@@ -253,6 +253,39 @@ test("Back waits for its run unless another tab or run is opened meanwhile", () 
   }
 });
 
+test("Back to a removed run keeps the shown run and the entries", () => {
+  page.run("b");
+  tick(1000);
+  page.open("race");
+  tick(1000);
+  page.runs.shift();
+  page.travel(-2);
+  tick(1000);
+  assert.deepEqual([page.tab, page.shown, ...page.places], ["explore", "b", "explore b", "explore b", "race b"]);
+  page.travel(2);
+  tick(1000);
+  assert.deepEqual([page.tab, page.asked], ["race", []]);
+});
+
+test("Forward before the run of Back arrives requests its own run and adds no entry", () => {
+  page.run("b");
+  tick(1000);
+  page.travel(-1);
+  tick(100);
+  page.travel(1);
+  assert.deepEqual(page.asked, ["a", "b"]);
+  tick(100);
+  for (const key of ["a", "b"]) {
+    page.run(key);
+    tick(200);
+  }
+  tick(300);
+  assert.deepEqual([page.places, page.at], [["explore a", "explore b"], 1]);
+  page.run("a"); // opened by the user
+  tick(300);
+  assert.deepEqual(page.places, ["explore a", "explore b", "explore a"]);
+});
+
 test("readAddress reads valid fields and ignores invalid ones", () => {
   assert.deepEqual(
     readAddress("run=2&step=10&node=bonus&chapter=4&quiz=1&beat=1.5&embed=1&theme=dark&trace=/a.jsonl"),
