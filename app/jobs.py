@@ -32,6 +32,7 @@ SECONDS_BETWEEN_PLACES = 0.5
 MODEL = "model"  # concurrency id of all work that runs the models, one request at a time
 HIDDEN: dict[str, Any] = {"show_progress": "hidden"}
 AT_ONCE = HIDDEN | {"queue": False}
+EACH = AT_ONCE | {"trigger_mode": "multiple"}  # by default, Gradio ignores a call while an earlier one is pending
 IN_TURN = HIDDEN | {"concurrency_id": MODEL, "concurrency_limit": 1, "trigger_mode": "multiple"}
 # One file at a time, since making a file may take seconds and hundreds of megabytes.
 FILES = HIDDEN | {"concurrency_id": "files", "concurrency_limit": 1}

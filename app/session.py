@@ -140,6 +140,7 @@ class Session(Ticket):
     followed: key of the run whose settings the form shows.
     filled: settings of recent runs that were sent to the form, by control. There are several, because the settings of the latest
         run may not have reached the page yet when the user chooses the next run.
+    travels: number of the last answered request of the browser's history for a run, from 1.
     """
 
     shown: RecordedRun = field(default_factory=RecordedRun)
@@ -150,6 +151,7 @@ class Session(Ticket):
     beside: Race | None = None
     followed: str = ""
     filled: list[dict[str, Any]] = field(default_factory=list)
+    travels: int = 0
 
     def put_aside(self, values: dict[str, Any]) -> None:
         """Store the user's settings before the form shows the settings of a run.

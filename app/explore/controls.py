@@ -15,7 +15,7 @@ import d2sd
 from app import links, models, presets
 from app.gradio_internals import View
 from app.guard import step_number
-from app.jobs import AT_ONCE, Call, answer, hide_problem_on, notice_box, sentence
+from app.jobs import AT_ONCE, EACH, Call, answer, hide_problem_on, notice_box, sentence
 from app.links import Link
 from app.machine import threads_here
 from app.model_choice import build_models, download_label, follow_block, follow_model, method_picker, model_picker
@@ -284,7 +284,7 @@ class ExploreTab(NamedTuple):
 
     def after(self, event: Any) -> None:
         """Fill in the settings of the shown run after an event that may show another one."""
-        event.then(self.follow, [self.session, *self.controls.values], self.outputs, **AT_ONCE)
+        event.then(self.follow, [self.session, *self.controls.values], self.outputs, **EACH)
 
     def follow(self, session: Session, *values: Any) -> list[Any]:
         """Returns updates of the form, the list of runs and the notice. If another run is shown than before, the form gets its

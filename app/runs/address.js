@@ -13,11 +13,11 @@ const same = (one, other) => Boolean(one && other) && one.tab === other.tab && o
 const tabButton = (tab) =>
   [...document.querySelectorAll('[role="tab"][data-tab-id]')].find((b) => b.dataset.tabId === tab);
 
-/** Keeps the address; returns a function that schedules writing it. `list()` returns the runs and the key of the shown one;
- *  `show(key, step, node)` requests another run. */
+/** Keeps the address; returns a function that schedules writing it. `list()` returns the runs, the key of the shown one, and the
+ *  number of the last answered request; `show({ key, step, node, travel })` requests another run, with the number of the request. */
 export function keepAddress(list, show) {
-  let [before, unwritten, going] = [null, null, null]; // written, to be written, requested by Back or Forward
-  const passing = new Set(); // the run shown before this request, and those that earlier requests may still show
+  let [before, unwritten] = [null, null]; // written, to be written
+  let travels = 0; // number of the last request of Back or Forward for a run
   let timer = 0;
   let noticed = null; // the list of tabs that is observed
   const observer = new MutationObserver(() => soon());
@@ -33,7 +33,7 @@ export function keepAddress(list, show) {
     const now = stateNow();
     if (same(now, before)) {
       unwritten = now;
-      if (!hidden && !timer && !going) settle();
+      if (!hidden && !timer) settle();
     }
     if (hidden && timer) return;
     clearTimeout(timer);
@@ -67,9 +67,7 @@ export function keepAddress(list, show) {
     clearTimeout(timer);
     timer = 0;
     const now = stateNow();
-    if (!now || arriving(now)) return;
-    going = null;
-    passing.clear();
+    if (!now || travelling()) return;
     // The first entry keeps the address that was opened.
     if (!before) history.replaceState(now, "", location.href);
     else if (same(now, before)) history.replaceState(now, "", write(now));
@@ -82,8 +80,8 @@ export function keepAddress(list, show) {
     unwritten = null;
   }
 
-  /** Whether the run requested by Back or Forward has not arrived yet, and no other tab or run was opened since. */
-  const arriving = (now) => going && !same(now, going) && now.tab === going.tab && passing.has(list().shown);
+  /** Whether a run that Back or Forward requested has not arrived yet. */
+  const travelling = () => list().travels < travels;
 
   const write = ({ query, ...place }) => `${location.pathname}?${withFields(query, place)}`;
 
@@ -97,15 +95,12 @@ export function keepAddress(list, show) {
     const { tab, run, chapter } = state;
     const step = state.step === "" ? null : state.step - 1;
     const node = readNode(state.node);
-    // An earlier request may still be answered, which the server does only until a later one arrives.
-    const last = passing.size ? going.run : shown;
-    passing.add(shown).add(last);
-    going = before = state;
+    before = state;
     unwritten = null; // belongs to the entry that was left, which can no longer be written
     const button = tabButton(tab);
     if (button && button.getAttribute("aria-selected") !== "true") button.click();
     if (chapter && tour()) emit(tour(), "learn:go", { chapter: Number(chapter) });
-    if (run && (run !== shown || run !== last)) show(run, step, node);
+    if (run && (run !== shown || travelling())) show({ key: run, step, node, travel: ++travels });
     else if (step !== null && explorer()) emit(explorer(), "explorer:select", { step, node });
     soon();
   }

@@ -111,7 +111,7 @@ function listenForKeys() {
 
 /** The list of this window's runs, with buttons for each run and for all runs together. */
 function runsView(element, trigger, options) {
-  let data = { shown: "", runs: [] };
+  let data = { shown: "", runs: [], travels: 0 };
   let naming = false; // whether a run is being renamed
   let linked = false; // whether the trace that the address names was opened
   let moved = null; // the button that moved a run
@@ -140,7 +140,7 @@ function runsView(element, trigger, options) {
   element.replaceChildren(h("section.panels", { ariaLabel: "Runs of this window" }, details));
   const keep = keepAddress(
     () => data,
-    (key, step, node) => trigger("show", { key, step, node, open: false }),
+    (place) => trigger("show", { ...place, open: false }),
   );
   const acts = {
     tick: ({ key }, on) => (on ? left.delete(key) : left.add(key)),
@@ -155,8 +155,9 @@ function runsView(element, trigger, options) {
 
   /** Shows a new state of the list (JSON), and saves the file in it, if there is one. */
   function load(value) {
-    const { shown, runs, file } = readJson(value) ?? { shown: "", runs: [] };
-    data = { shown, runs };
+    const { file, ...rest } = readJson(value) ?? { shown: "", runs: [], travels: 0 };
+    data = rest;
+    const { shown, runs } = data;
     element.dataset.runs = runs.length;
     all.hidden = runs.length < 2; // a single run is saved with Share
     draw();

@@ -13,7 +13,7 @@ from app import links, models
 from app.explore.controls import ExploreTab, RunToOpen, opens_run
 from app.gradio_internals import event_fields
 from app.guard import step_number
-from app.jobs import AT_ONCE, FILES, Call, sentence
+from app.jobs import AT_ONCE, EACH, FILES, Call, sentence
 from app.links import Link
 from app.models import model_set
 from app.runs.share import class_page, file_name, window_file
@@ -63,7 +63,7 @@ def wire_runs(page: gr.Blocks, shown: ExploreTab, race: Any) -> None:
     notice, told = controls.notice, controls.told
     shown.open_on(runs.show, show_run, told)
     for name in CHANGES:
-        getattr(runs, name)(change(name), session, runs, **AT_ONCE)
+        getattr(runs, name)(change(name), session, runs, **EACH)
     runs.file(file, session, [runs, told], **AT_ONCE)
     runs.together(together, session, [runs, told], **FILES)
     controls.back.click(shown.own, session, [*controls.values, controls.back], **AT_ONCE)
@@ -150,6 +150,7 @@ def open_link(session: Session, link: Link, query: Mapping[str, str], model: str
 
 @opens_run
 def show_run(call: Call, session: Session) -> RunToOpen:
+    session.travels = max(session.travels, step_number(call.data.get("travel")) or 0)
     recording = session.history.find(call.data.get("key"))
     if recording is None:
         raise InputError(GONE)

@@ -55,8 +55,8 @@ def runs_list() -> View:
 
     Events and their data:
 
-    * ``show``: shows another run (``key``). From the browser's history, also with ``step`` and ``node``, and ``open`` is false,
-      since the browser has opened the tab;
+    * ``show``: shows another run (``key``). From the browser's history, also with ``step``, ``node`` and the number of the
+      request (``travel``), and ``open`` is false, since the browser has opened the tab;
     * ``rename``: renames a run (``key``, ``label``);
     * ``move``: moves a run down the list (``key``, ``by``: number of places);
     * ``remove``, ``file``: removes or saves a run (``key``);
@@ -70,8 +70,8 @@ def runs_list() -> View:
 
 def runs_drawing(session: Session, file: dict[str, str] | None = None) -> str:
     """Returns the value of the list of runs, as JSON. file: a file for the browser to save."""
-    data = {"shown": session.shown.key, "runs": [_row(recording) for recording in session.history.runs], "file": file}
-    return orjson.dumps(data).decode()
+    data = {"shown": session.shown.key, "runs": [_row(recording) for recording in session.history.runs]}
+    return orjson.dumps(data | {"file": file, "travels": session.travels}).decode()
 
 
 def _row(recording: Recording) -> dict[str, Any]:

@@ -271,6 +271,17 @@ def test_follow_up_of_a_call_does_not_overtake_other_calls(client):
         assert ticket not in calls[call["trigger_after"]]["inputs"]
 
 
+def test_every_press_in_the_list_of_runs_is_sent(client):
+    """By default, Gradio ignores a press while an earlier one is pending: a run moved down twice would move one place."""
+    events = {"show", "rename", "move", "remove", "race"}
+    calls = [call for call in client.calls if events & {event for _, event in call["targets"]}]
+    names, ids = {event for call in calls for _, event in call["targets"]}, [call["id"] for call in calls]
+    followers = [call for call in client.calls if call["trigger_after"] in ids]
+    assert events <= names
+    assert followers
+    assert {call["trigger_mode"] for call in [*calls, *followers]} == {"multiple"}
+
+
 def test_turns_news_gives_queue_place_and_wait_time():
     now = [0.0]
     turns, mine = jobs.ModelTurns(lambda: now[0]), Ticket()
