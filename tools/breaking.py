@@ -224,7 +224,7 @@ def smaller(out: Path, config: Callable[[Config], Config] = dict, change: Callab
 
 def untrained(out: Path) -> Path:
     """Writes a drafter in its state before training."""
-    target = load_target(str(TINY / "target"), torch.float32, "cpu")
+    target = load_target(str(TINY / "target"), "float32", "cpu")
     torch.manual_seed(0)
     drafter = DFlashDraftModel(drafter_config(target.config, layers=3, block_size=16, mask_token_id=1, target_layer_ids=[1, 4, 7, 10, 13]))  # fmt: skip
     start_from_target(drafter, target.base)

@@ -128,7 +128,7 @@ def _widen(gguf: Path, to: Path) -> Path:
 
     from d2sd.folders.loading import load_target, quiet
 
-    target = load_target(str(gguf), torch.float32, "cpu")
+    target = load_target(str(gguf), "float32", "cpu")
     shutil.rmtree(to, ignore_errors=True)
     with quiet(), writing(to, SafetensorError):
         target.model.save_pretrained(to)

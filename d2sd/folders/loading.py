@@ -39,7 +39,7 @@ from d2sd.folders.configs import drafter_form, named_errors, published_config
 from d2sd.folders.model_sets import ModelSet, check_models, check_role, resolve, short_name, target_folder
 from d2sd.folders.weights import read_weights, tensor_shapes, weight_files
 from d2sd.nets.config_checks import MISMATCH, Raw, check_config, check_finite, check_shapes, check_token_ids
-from d2sd.nets.dtypes import DTYPES, can_mix, mixes_by_default
+from d2sd.nets.dtypes import DTYPES, can_mix, halve, mixes_by_default
 from d2sd.nets.eagle3 import Eagle3DraftModel
 from d2sd.nets.layouts import DrafterForm, Eagle3Form
 from d2sd.nets.models import Models
@@ -86,11 +86,11 @@ def load_models(models: ModelSet, device: str | None = None, load_in_8bit: bool 
             "8-bit weights need a CUDA GPU, and this machine has none; leave out --load-in-8bit",
         )
     drafters = {part: source for part in ("eagle3", "first", "second") if (source := getattr(models, part)) is not None}
-    dtype = DTYPES[models.dtype or "float32"]
-    target = load_target(models.target, dtype, device, load_in_8bit)
-    target.mixed = _mixes(target, models.dtype)
-    near = str(target.device)
-    draft_model = None if models.draft_model is None else load_target(models.draft_model, dtype, near)
+    target = load_target(models.target, models.dtype, device, load_in_8bit)
+    draft_model = None
+    if models.draft_model is not None:
+        dtype = "float32" if target.mixed else target.numbers
+        draft_model = load_target(models.draft_model, dtype, str(target.device))
     return _with_drafters(Models(target, draft_model=draft_model, name=models.name), drafters, models.dtype)
 
 
@@ -123,11 +123,15 @@ def _with_drafters(models: Models, sources: Mapping[str, str], dtype: str | None
     return replace(models, **nets)
 
 
-def _mixes(target: Target, dtype: str | None) -> bool:
-    """Returns whether a target runs in the dtype ``mixed``. Raises ``InputError`` if this was requested and is not possible."""
+def _mixes(target: Target, dtype: str | None, batched: bool) -> bool:
+    """Returns whether a target runs in the dtype ``mixed``. Raises ``InputError`` if this was requested and is not possible.
+
+    dtype, batched: as for ``load_target``.
+    """
     if dtype not in (None, "mixed"):
         return False
-    possible = can_mix() and PackedLayers.possible(target.base, target.config)
+    packed = batched or PackedLayers.possible(target.base, target.config)
+    possible = can_mix() and target.device.type == "cpu" and packed
     if dtype == "mixed" and not possible:
         raise InputError(
             "--dtype mixed needs torch's FBGEMM products, a CPU and a target of at most 1 GiB without biases; "
@@ -136,14 +140,19 @@ def _mixes(target: Target, dtype: str | None) -> bool:
     return possible and (dtype == "mixed" or mixes_by_default(target.model))
 
 
-def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool = False) -> Target:
+def load_target(
+    source: str, dtype: str | None = None, device: str | None = None, load_in_8bit: bool = False, batched: bool = False
+) -> Target:
     """Loads a target from a folder, a hub id, a GGUF file, the name of a preset, or a name in ``d2sd get``.
 
+    dtype: one of ``d2sd.config.DTYPE_NAMES``; None: as in ``ModelSet``.
     device, load_in_8bit: as for ``load_models``.
+    batched: whether the target runs batches of texts, with transformers' own modules. For ``mixed``, its linear layers are then
+        replaced.
 
     Raises ``InputError`` if the target cannot be loaded.
     """
-    source = target_folder(source)
+    source, device = target_folder(source), device or ("cuda" if torch.cuda.is_available() else "cpu")
     path, folder = Path(source), source
     gguf = {}
     if path.suffix.lower() == ".gguf":
@@ -171,7 +180,7 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
             check_shapes(stored, target_network(config))
         with BUILDING, quiet():
             options |= text_options(config) | widened_experts(raw) | SAFE
-            options |= {"dtype": dtype, "output_loading_info": True, "use_safetensors": True}
+            options |= {"dtype": DTYPES[dtype or "float32"], "output_loading_info": True, "use_safetensors": True}
             model, info = loader.from_pretrained(folder, **options)
             if "key_mapping" in options:  # only the text part is loaded
                 info["unexpected_keys"] = [k for k in info["unexpected_keys"] if not OTHER_PARTS.match(k)]
@@ -186,7 +195,6 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         )
         check_token_ids([max(tokenizer.get_vocab().values())], target.config.vocab_size, "tokenizer's id")
         check_passes(target)
-        return target
     except torch.OutOfMemoryError as error:
         raise InputError(
             f"the target {source} does not fit into the memory of {device}; choose a smaller target, --dtype bfloat16, "
@@ -198,6 +206,10 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         if gguf and not isinstance(error, InputError):
             reason = f"the GGUF file is truncated, damaged or of an unknown kind; download it again ({reason})"
         raise InputError(f"cannot load the target {source}: {reason}") from error
+    target.mixed = _mixes(target, dtype, batched)
+    if target.mixed and batched:
+        halve(target.base.layers)
+    return target
 
 
 def supported_config(raw: Raw, name: str) -> Any:

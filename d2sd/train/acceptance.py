@@ -52,17 +52,14 @@ class HeldOut:
             )
 
     @classmethod
-    def read(cls, model: Any, tokenizer: Any, path: Path, chat: bool) -> HeldOut:
+    def read(cls, target: Target, path: Path, chat: bool) -> HeldOut:
         """Lets the target answer held-out prompts. Returns the answers.
 
-        model: the frozen target. A copy with the same weight tensors is measured, so that training is not affected.
         path: file of prompts, JSON lines with ``prompt``.
         chat: whether to put prompts into the chat template.
 
         Raises ``InputError`` if the file cannot be read, or if no answer can be used.
         """
-        weights = {id(w): w for w in (*model.parameters(), *model.buffers())}
-        target = Target(copy.deepcopy(model, weights), tokenizer, "target")
         engine, config = Engine(Models(target)), DecodeConfig("autoregressive", HELD_OUT_TOKENS, chat=chat)
         prompts = [engine.encode(row["prompt"], config) for row in read_jsonl(path, "prompt")]
         answers = respond_to(target, prompts, RegenerateConfig(max_new_tokens=HELD_OUT_TOKENS))

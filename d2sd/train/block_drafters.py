@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence, Set
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,77 +21,75 @@ from transformers import PreTrainedModel
 
 from d2sd.errors import InputError, require
 from d2sd.folders.checks import drafter_config_of
+from d2sd.folders.configs import drafter_form
 from d2sd.folders.drafters import SHARD, save_speculators
 from d2sd.folders.loading import load_drafter, quiet
 from d2sd.nets.drafter import DFlashDraftModel, drafter_config, start_from_target
+from d2sd.nets.layouts import default_target_layers
 from d2sd.nets.models import late_taps
-from d2sd.nets.target import LayerTaps
-from d2sd.nets.types import text_config
-from d2sd.train.drafters import Material, fit
-from d2sd.train.settings import BLOCK_SIZE, LAYERS, BlockObjective, BlockTraining
+from d2sd.nets.target import LayerTaps, Target
+from d2sd.train.settings import BLOCK_SIZE, LAYERS, MARKOV_RANK, BlockObjective, PairTraining, Role
 from d2sd.train.text import Responses, frequent_tokens
 
+TAPS, VOCABULARY = 5, 16_384  # defaults: number of target layers that a drafter reads; size of the draft vocabulary
 # Loss in nats of a label outside the draft vocabulary. Such a label cannot be drafted, so its loss is constant, without a gradient.
 UNKNOWN = 20.0
 SMOOTHING = 0.5  # D-PACE's smoothing constant; the paper's value
 PROPOSED = 3  # number of mask tokens that an error message suggests
 
 
-def train_drafter(settings: BlockTraining) -> None:
-    """Trains a drafter on the target's responses, and saves it in bfloat16.
-
-    A new drafter starts from copies of the target's last layers. Drafters with a draft vocabulary or a Markov head are saved in
-    the speculators format, others as ``DFlashDraftModel`` folders. Raises ``InputError`` if the settings do not fit the target.
-    """
-    objective = settings.objective
-    material = Material.load(settings)
-    added = settings.draft_vocab_size, settings.markov_rank
-    initial = extended(_initial(settings, material), material.target, material.data, *added)
-    drafter = initial.train().requires_grad_(True)
-    if objective.variable_prefix:
-        make_second(drafter)
-    identity = {
-        "objective": asdict(objective),
-        "block_size": drafter.block_size,
-        "target_layer_ids": drafter.target_layer_ids,
-        "layers": len(drafter.layers),
-        "draft_vocab_size": drafter.form.draft_vocabulary,
-        "markov_rank": drafter.form.markov_rank,
-    }
-    net = DrafterObjective(drafter, material.target, objective)
-    kind = "vp" if objective.variable_prefix else "dflash"
-    fit(settings, material, net, save_drafter, kind, identity)
+def drafters_of(settings: PairTraining, target: Target, data: Responses) -> dict[Role, DFlashDraftModel]:
+    """Returns the drafters to train, by role. Raises ``InputError`` if the settings do not fit the target."""
+    torch.manual_seed(settings.seed)
+    made = {}
+    for role in settings.roles:
+        if settings.start is None:
+            drafter = new_drafter(settings, target, data)
+        else:
+            drafter = loaded_drafter(settings.starts[role], target)
+        drafter.form = replace(drafter.form, second_role=role == "second", visible_prefixes=False)
+        if role == "second":
+            drafter.config.dflash_config["role"] = role
+        made[role] = drafter.train().requires_grad_(True)
+    return made
 
 
-def _initial(settings: BlockTraining, material: Material) -> DFlashDraftModel:
-    target, written = material.target, set(material.data.ids.unique().tolist())
+def taps_of(settings: PairTraining, target: Target) -> list[int]:
+    """Returns the target layers that the drafters read. Raises ``InputError`` if the target lacks one of them."""
     if settings.start is not None:
-        drafter: Any = load_drafter(str(settings.start), torch.float32, str(target.device))
-        return drafter
-    mask = mask_id(material.tokenizer, target, written, settings.mask_token)
-    return new_drafter(
-        target, settings.layers or LAYERS, settings.block_size or BLOCK_SIZE, mask, settings.target_layer_ids
-    )
+        return list(drafter_form(next(iter(settings.starts.values()))).taps)
+    depth, taps = target.config.num_hidden_layers, settings.target_layer_ids
+    if not all(0 <= n < depth for n in taps or ()):
+        raise InputError(
+            f"this target has layers 0 to {depth - 1}, but --target-layers names {' '.join(map(str, taps or ()))}"
+        )
+    return taps or default_target_layers(depth, TAPS)
 
 
-def new_drafter(target: Any, layers: int, block_size: int, mask: int, taps: list[int] | None) -> DFlashDraftModel:
+def new_drafter(settings: PairTraining, target: Target, data: Responses) -> DFlashDraftModel:
     """Returns a float32 drafter whose layers are copies of the target's last layers.
 
-    mask: id of the mask token.
-    taps: target layers that the drafter reads; None: the default layers. Raises ``InputError`` if the target lacks one of them.
+    data: the responses; the draft vocabulary consists of their most frequent tokens.
     """
-    depth = text_config(target.config).num_hidden_layers
-    if taps is not None and not all(0 <= n < depth for n in taps):
-        raise InputError(
-            f"this target has layers 0 to {depth - 1}, but --target-layers names {' '.join(map(str, taps))}"
-        )
+    mask = mask_id(target, set(data.ids.unique().tolist()), settings.mask_token)
     shape = drafter_config(
-        text_config(target.config), layers=layers, block_size=block_size, mask_token_id=mask, target_layer_ids=taps
-    )
+        target.config, layers=settings.layers or LAYERS, block_size=settings.block_size or BLOCK_SIZE, mask_token_id=mask,
+        target_layer_ids=taps_of(settings, target),
+    )  # fmt: skip
     drafter = DFlashDraftModel(shape).float().to(target.device)
-    start_from_target(drafter, target.model)
-    if warning := late_taps(drafter.target_layer_ids, depth):
+    start_from_target(drafter, target.base)
+    if warning := late_taps(drafter.target_layer_ids, target.config.num_hidden_layers):
         print(f"Note: this drafter {warning}", file=sys.stderr)
+    rank = MARKOV_RANK if settings.markov_rank is None else settings.markov_rank
+    most = VOCABULARY if rank and target.config.vocab_size > VOCABULARY else None
+    return extended(drafter, target, data, settings.draft_vocab_size or most, rank)
+
+
+def loaded_drafter(source: str, target: Target) -> Any:
+    """Returns a drafter in float32, from a folder. Raises ``InputError`` if it does not fit the target, or cannot be trained."""
+    drafter = load_drafter(source, torch.float32, str(target.device), target)
+    own = drafter.embed_tokens is not None or drafter.lm_head is not None
+    require(not own, f"{source} has an embedding or LM head that differs from the target's; only drafters that use the target's can be trained further")  # fmt: skip
     return drafter
 
 
@@ -102,11 +100,6 @@ def save_drafter(drafter: DFlashDraftModel, folder: Path) -> None:
     else:
         with quiet():
             drafter.save_pretrained(folder, max_shard_size=SHARD)
-
-
-def make_second(drafter: DFlashDraftModel) -> None:
-    drafter.config.dflash_config["role"] = "second"
-    drafter.form = replace(drafter.form, second_role=True)
 
 
 # Objective.
@@ -308,26 +301,20 @@ class DrafterObjective(nn.Module):
 
 
 def extended(
-    drafter: DFlashDraftModel, target: Any, data: Responses, vocabulary: int | None, rank: int
+    drafter: DFlashDraftModel, target: Target, data: Responses, vocabulary: int | None, rank: int
 ) -> DFlashDraftModel:
-    """Adds a draft vocabulary, a Markov head or both to a drafter. Returns the drafter.
+    """Adds a draft vocabulary, a Markov head or both to a plain DFlash drafter. Returns the drafter.
 
     vocabulary: size of the draft vocabulary, which consists of the most frequent tokens of the responses; None adds no draft
         vocabulary. The LM head gets the target's rows of these tokens.
     rank: rank of the Markov head (DSpark, arXiv 2607.05147); 0 adds no head. A new head adds 0 to all logits.
-
-    Raises ``InputError`` if something is to be added to a drafter that is not a plain DFlash drafter.
     """
-    form, size = drafter.form, target.config.vocab_size
     if not vocabulary and not rank:
         return drafter
-    other = form.kind != "dflash" or form.reads != "fill" or form.masked or form.draft_vocabulary is not None
-    if other or drafter.lm_head is not None:
-        raise InputError("--markov-rank and --draft-vocab-size need a plain DFlash drafter with the whole vocabulary: start from "
-                         "such a drafter, or leave out both options to continue training this one")  # fmt: skip
+    size = target.config.vocab_size
     ids = None if vocabulary is None else torch.tensor(frequent_tokens(data, vocabulary, size), device=drafter.device)
     form = replace(
-        form, layout="speculators", kind="dspark" if rank else "dflash", markov="vanilla" if rank else None,
+        drafter.form, layout="speculators", kind="dspark" if rank else "dflash", markov="vanilla" if rank else None,
         markov_rank=rank, draft_vocabulary=vocabulary,
     )  # fmt: skip
     made: Any = DFlashDraftModel(drafter_config_of(form), form)
@@ -337,14 +324,14 @@ def extended(
     if made.markov_head is not None:
         nn.init.zeros_(made.markov_head.markov_w2.weight)
         with torch.no_grad():  # similar target embeddings give similar initial rows, which helps rare tokens
-            table = target.get_input_embeddings().weight.float()
+            table = target.embedding.weight.float()
             _, _, main = torch.pca_lowrank(table, rank)
             entries = (table - table.mean(0)) @ main
             made.markov_head.markov_w1.weight.copy_(entries / entries.std(0))
     return made
 
 
-def mask_id(tokenizer: Any, target: Any, written: Set[int], text: str | None) -> int:
+def mask_id(target: Target, written: Set[int], text: str | None) -> int:
     """Returns the id of the mask token, a token that no text contains.
 
     written: ids of the tokens in the responses.
@@ -353,11 +340,11 @@ def mask_id(tokenizer: Any, target: Any, written: Set[int], text: str | None) ->
 
     Raises ``InputError`` if this token cannot be the mask token, or if no token is unused.
     """
-    vocabulary, size = tokenizer.get_vocab(), target.config.vocab_size
-    spare = spare_tokens(tokenizer, target, written)
+    tokenizer, size = target.tokenizer, target.config.vocab_size
+    vocabulary, spare = tokenizer.get_vocab(), spare_tokens(target, written)
     name = tokenizer.mask_token if text is None else text
     if name is None:
-        taken = written | _closing(tokenizer, target)
+        taken = written | _closing(target)
         free = vocabulary[spare[0]] if spare else next((n for n in reversed(range(size)) if n not in taken), None)
         if free is None:
             raise InputError("the responses contain every token of this target, so no token is left for the mask")
@@ -373,7 +360,7 @@ def mask_id(tokenizer: Any, target: Any, written: Set[int], text: str | None) ->
     if number is None or number >= size:
         raise InputError(f"{name!r} is not a token of this target; {advice}")
     require(
-        number not in _closing(tokenizer, target),
+        number not in _closing(target),
         f"{name!r} ends or pads this target's texts and cannot be the mask; {advice}",
     )
     if name != tokenizer.mask_token and (name not in spare if spare else number in written):
@@ -381,12 +368,12 @@ def mask_id(tokenizer: Any, target: Any, written: Set[int], text: str | None) ->
     return int(number)
 
 
-def spare_tokens(tokenizer: Any, target: Any, written: Set[int]) -> list[str]:
+def spare_tokens(target: Target, written: Set[int]) -> list[str]:
     """Returns special tokens that can be the mask token, ordered by id: the tokenizer's own mask token, and unused tokens.
 
     written: ids of the tokens in the responses.
     """
-    used = _closing(tokenizer, target) | written
+    tokenizer, used = target.tokenizer, _closing(target) | written
     template = str(tokenizer.chat_template or "")
     added = sorted(tokenizer.added_tokens_decoder.items())
     special = {n: t.content for n, t in added if t.special and n < target.config.vocab_size}
@@ -394,7 +381,5 @@ def spare_tokens(tokenizer: Any, target: Any, written: Set[int]) -> list[str]:
     return [t for n, t in special.items() if t == mask or (n not in used and t not in template)]
 
 
-def _closing(tokenizer: Any, target: Any) -> set[int]:
-    ends = target.generation_config.eos_token_id
-    several = ends if isinstance(ends, list | tuple) else [ends]
-    return {n for n in (*several, tokenizer.eos_token_id, tokenizer.pad_token_id) if n is not None}
+def _closing(target: Target) -> set[int]:
+    return {*target.end_ids, target.tokenizer.eos_token_id, target.tokenizer.pad_token_id} - {None}

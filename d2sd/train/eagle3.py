@@ -9,6 +9,8 @@ few random rows of each sequence. One pass of the target gives the labels of all
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,32 +20,47 @@ from transformers import PreTrainedModel
 
 from d2sd.errors import InputError
 from d2sd.folders.drafters import save_eagle3
+from d2sd.folders.fingerprint import fingerprint
+from d2sd.folders.loading import load_target
 from d2sd.nets.eagle3 import Chains, Eagle3DraftModel, new_eagle3
 from d2sd.nets.layouts import default_eagle3_layers
-from d2sd.nets.target import LayerTaps
 from d2sd.nets.types import final_logits, text_config
-from d2sd.train.drafters import Material, fit
+from d2sd.train.acceptance import HeldOut
+from d2sd.train.drafters import features_of, save_marked
+from d2sd.train.features import batch_of
+from d2sd.train.loop import Loop, digest
 from d2sd.train.settings import Eagle3Objective, Eagle3Training
-from d2sd.train.text import frequent_tokens
+from d2sd.train.text import frequent_tokens, read_responses
 
 
 def train_eagle3(settings: Eagle3Training) -> None:
-    """Trains an EAGLE-3 drafter on the target's responses, and saves it in bfloat16, in SpecForge's format.
+    """Trains an EAGLE-3 drafter on the target's responses, and saves it in bfloat16, in SpecForge's format. If an earlier run was
+    interrupted, resumes it.
 
     Raises ``InputError`` if the settings do not fit the target.
     """
-    objective = settings.objective
-    material = Material.load(settings)
-    target, vocabulary = material.target, material.target.config.vocab_size
-    layers = _checked_layers(settings.target_layer_ids, target.config.num_hidden_layers)
-    tokens = frequent_tokens(material.data, settings.draft_vocab_size or vocabulary, vocabulary)
-    drafter = new_eagle3(target, tokens, layers)
+    loop, out, target = settings.loop, settings.out, load_target(str(settings.target), "float32", batched=True)
+    data = read_responses(settings.responses, settings.max_length, target.tokenizer.eos_token_id)
+    torch.manual_seed(loop.seed)
+    vocabulary, layers = target.config.vocab_size, _checked_layers(settings.target_layer_ids, target.config.num_hidden_layers)  # fmt: skip
+    tokens = frequent_tokens(data, settings.draft_vocab_size or vocabulary, vocabulary)
+    drafter = new_eagle3(target.model, tokens, layers)
+    objective = Unrolled(drafter, target.model, settings.objective)
+    # if every response is used, all features are computed first
+    features = features_of(target, layers, data, objective.reads, loop.steps * loop.batch_size >= len(data.ids))
+    held_out = None if settings.held_out is None else HeldOut.read(target, settings.held_out, settings.chat)
+    mark = fingerprint(str(settings.target), target.tokenizer, target.config, drafter)
+
+    def save(folder: Path) -> None:
+        save_marked(save_eagle3, drafter, folder, mark)
+
     identity = {
-        "objective": asdict(objective),
-        "target_layer_ids": layers,
-        "draft_vocab_size": drafter.form.drafted,
-    }
-    fit(settings, material, Unrolled(drafter, target, objective), save_eagle3, "eagle3", identity)
+        "objective": asdict(settings.objective), "target_layer_ids": layers, "draft_vocab_size": drafter.form.drafted, "data": digest(data.ids)
+    }  # fmt: skip
+    Loop(objective, len(data.ids), partial(batch_of, objective, data, features), out, loop, identity).run(
+        held_out and (lambda _: held_out.measure("eagle3", drafter)), lambda step: save(out / f"step-{step}"), "eagle3"
+    )
+    save(out)
 
 
 def _checked_layers(layers: list[int] | None, depth: int) -> list[int]:
@@ -69,8 +86,6 @@ class Unrolled(nn.Module):
         super().__init__()
         self.drafter, self.config = drafter, config
         self._target = (target.eval().requires_grad_(False),)  # a tuple keeps the target from becoming a submodule
-        self._taps = LayerTaps(target.model.layers)
-        self._taps.add(drafter.target_layer_ids)
 
     def draw(self, prompt_lengths: Tensor, lengths: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
         """Returns ``rows`` (B, A), the rows at which chains start. They are drawn uniformly from the last prompt token to the
@@ -84,7 +99,7 @@ class Unrolled(nn.Module):
         return {"rows": low[:, None] + (uniform * (high - low + 1)[:, None]).long()}
 
     def forward(
-        self, ids: Tensor, lengths: Tensor, rows: Tensor, features: Tensor | None = None, hidden: Tensor | None = None
+        self, ids: Tensor, lengths: Tensor, rows: Tensor, features: Tensor, hidden: Tensor
     ) -> tuple[Tensor, dict[str, Any]]:
         """Returns (loss, metrics).
 
@@ -95,16 +110,12 @@ class Unrolled(nn.Module):
         lengths: number of tokens of each text, (B,).
         rows: (B, A), the rows at which chains start.
         features: the target's features (B, S, taps·hidden).
-        hidden: the target's last hidden states (B, S, hidden). If ``features`` or ``hidden`` is None, both are computed with a pass
-            of the target.
+        hidden: the target's last hidden states (B, S, hidden).
         """
         (target,), drafter, config = self._target, self.drafter, self.config
         head = target.lm_head.weight[drafter.token_ids]  # only the draft vocabulary
         width = ids.shape[1]
         with torch.no_grad():
-            if features is None or hidden is None:
-                hidden = target.model(input_ids=ids, use_cache=False).last_hidden_state
-                features = self._taps.features(drafter.target_layer_ids, ids.device)
             embedded = target.get_input_embeddings()(ids)
             features, hidden = features.to(embedded.dtype), hidden.to(embedded.dtype)
         positions = torch.arange(width - 1, device=ids.device)

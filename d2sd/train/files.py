@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +72,14 @@ def training_step(source: str | Path | None) -> int | None:
     folder = Path(source)
     if saved := re.fullmatch(r"step-(\d+)", folder.name):
         return int(saved[1])
-    try:
-        state = json.loads((folder / "checkpoint" / "state.json").read_bytes())
-        return int(state["step"]) if state["step"] == state["identity"]["steps"] else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    for place in (
+        folder,
+        folder.parent / "training",
+    ):  # ``train pair`` saves drafters beside the folder of its checkpoint
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            state = json.loads((place / "checkpoint" / "state.json").read_bytes())
+            return int(state["step"]) if state["step"] == state["identity"]["steps"] else None
+    return None
 
 
 def digest_of(value: Any) -> str:

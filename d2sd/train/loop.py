@@ -17,6 +17,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,113 +38,146 @@ COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # quintic Newton–Schulz iteration, a
 ITERATIONS = 5
 
 
-def train(
-    objective: nn.Module,
-    count: int,
-    sample: Sample,
-    out: Path,
-    config: LoopConfig,
-    evaluate: Callable[[bool], dict[str, float]] | None = None,
-    note: str = "train",
-    identity: dict[str, Any] | None = None,
-    save: Callable[[Path], None] | None = None,
-    clock: Clock = time.monotonic,
-) -> None:
-    """Trains ``objective`` in place.
+class Loop:
+    """Training of a module, in place.
 
-    Writes ``metrics.jsonl`` and ``checkpoint/`` into the folder ``out``, and continues from a checkpoint that is there. Raises
-    ``InputError`` if that checkpoint belongs to another run.
+    It writes ``metrics.jsonl`` and ``checkpoint/`` into a folder, and continues from a checkpoint that is there.
 
-    objective: module that returns ``(loss, metrics)`` for a sampled batch.
-    count: number of rows of the training data.
-    sample: function that makes a batch from row numbers and a random generator.
-    evaluate: called at every scheduled save, with True at the last one and else False; returns figures to log.
-    note: label of the progress bar.
-    identity: values of objective and data. Like the settings, they must equal those of the checkpoint to continue from it.
-    save: function that writes the current drafters into a folder. It is called every ``config.keep_every`` steps with
-        ``out/step-N``.
-    clock: function that returns the time in seconds, for ``config.seconds``.
+    step: number of steps done.
     """
-    # under autocast, torch's RMSNorm warns once that it takes its slower path
-    warnings.filterwarnings("ignore", message="Mismatch dtype between input and weight", category=UserWarning)
-    precision = config.precision if config.precision != "auto" else ("bfloat16" if quick_bfloat16() else "float32")
-    parameters = {n: p for n, p in objective.named_parameters() if p.requires_grad}
-    optimizers = make_optimizers(parameters, config)
-    names = ", ".join(type(optimizer).__name__ for optimizer in optimizers)
-    print(f"Training in {precision}; optimizers: {names}.", file=sys.stderr)
-    out.mkdir(parents=True, exist_ok=True)
-    identity = {**config.identity(), "rows": count, **(identity or {})}
-    before = load_checkpoint(out, parameters, optimizers, identity)
-    step, spent, rows = int(before.get("step", 0)), float(before.get("seconds", 0)), int(before.get("rows", 0))
-    device, metrics_file = next(iter(parameters.values())).device, out / "metrics.jsonl"
-    truncate_metrics(metrics_file, step)
-    metrics_file.touch()  # marks the folder as a training folder
-    began, seen, size = clock(), 0, config.batch_size
 
-    def schedule_position(done: int) -> float:
-        """Returns the position in the schedule after ``done`` steps, from 0 to ``config.steps``."""
-        return done if config.seconds is None else config.steps * (spent + clock() - began) / config.seconds
+    def __init__(
+        self, objective: nn.Module, count: int, sample: Sample, out: Path, config: LoopConfig, identity: dict[str, Any] | None = None,
+        clock: Clock = time.monotonic,
+    ):  # fmt: skip
+        """Restores the checkpoint, if there is one. Raises ``InputError`` if it belongs to another run.
 
-    total = config.seconds
+        objective: module that returns ``(loss, metrics)`` for a sampled batch.
+        count: number of rows of the training data.
+        sample: function that makes a batch from row numbers and a random generator.
+        identity: values of objective and data. Like the settings, they must equal those of the checkpoint.
+        clock: function that returns the time in seconds, for ``config.seconds``.
+        """
+        # under autocast, torch's RMSNorm warns once that it takes its slower path
+        warnings.filterwarnings("ignore", message="Mismatch dtype between input and weight", category=UserWarning)
+        self._objective, self._count, self._sample, self._out, self._config = objective, count, sample, out, config
+        quick = "bfloat16" if config.precision == "auto" and quick_bfloat16() else "float32"
+        self._precision = quick if config.precision == "auto" else config.precision
+        self._parameters = {n: p for n, p in objective.named_parameters() if p.requires_grad}
+        self._optimizers = make_optimizers(self._parameters, config)
+        names = ", ".join(type(optimizer).__name__ for optimizer in self._optimizers)
+        print(f"Training in {self._precision}; optimizers: {names}.", file=sys.stderr)
+        out.mkdir(parents=True, exist_ok=True)
+        self._identity = {**config.identity(), "rows": count, **(identity or {})}
+        before = load_checkpoint(out, self._parameters, self._optimizers, self._identity)
+        self.step, self._rows = int(before.get("step", 0)), int(before.get("rows", 0))
+        self._metrics = out / "metrics.jsonl"
+        truncate_metrics(self._metrics, self.step)
+        self._metrics.touch()  # marks the folder as a training folder
+        self._clock, self._began, self._spent = clock, clock(), float(before.get("seconds", 0))
+        self._seen, self._size = 0, config.batch_size  # tokens of this process, and rows of a batch
 
-    def label(now: float) -> str:
-        if total is None:
+    def run(
+        self,
+        evaluate: Callable[[bool], dict[str, float]] | None = None,
+        keep: Callable[[int], None] | None = None,
+        note: str = "train",
+    ) -> None:
+        """Trains until the end. After Ctrl-C, ends the current step, saves it, and raises ``KeyboardInterrupt``.
+
+        evaluate: called at every scheduled save, with True at the last one and else False; returns figures to log.
+        keep: called with the number of the step every ``config.keep_every`` steps, to save the current drafters.
+        note: label of the progress bar.
+        """
+        config, now = self._config, self.position
+        form = {} if config.seconds is None else {"bar_format": "{desc}{postfix}"}
+        bar = progress(initial=int(now), total=config.steps, desc=self._label(note, now), mininterval=1, **form)
+        with interruptions() as interrupted:
+            while now < config.steps:
+                figures = self._advance(rate_at(config, now))
+                after = self.position
+                ended = after >= config.steps
+                saves = after // config.save_every > now // config.save_every or ended
+                # save the drafter first: a run resumed from this step's checkpoint does not repeat the step
+                if keep and config.keep_every and self.step % config.keep_every == 0:
+                    keep(self.step)
+                if saves or self.step % config.log_every == 0:
+                    figures = {name: float(value) for name, value in figures.items()}
+                    bar.set_postfix({k: f"{v:.3g}" for k, v in figures.items()}, refresh=False)
+                    self._log(figures, partial(evaluate, ended) if saves and evaluate else dict)
+                if saves or interrupted():
+                    self._save()
+                bar.set_description_str(self._label(note, after), refresh=False)
+                bar.update(min(config.steps, int(after)) - bar.n)
+                if interrupted():
+                    raise KeyboardInterrupt
+                now = after
+        bar.close()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training, also before an interruption."""
+        return self._spent + self._clock() - self._began
+
+    @property
+    def position(self) -> float:
+        """Position in the schedule, from 0 to ``config.steps``."""
+        config = self._config
+        return self.step if config.seconds is None else config.steps * self.seconds / config.seconds
+
+    def _label(self, note: str, now: float) -> str:
+        config = self._config
+        if config.seconds is None:
             return note
-        return f"{note}: {duration(min(1, now / config.steps) * total)} of {duration(total)}, step {step}"
+        passed = duration(min(1, now / config.steps) * config.seconds)
+        return f"{note}: {passed} of {duration(config.seconds)}, step {self.step}"
 
-    now, form = schedule_position(step), {} if total is None else {"bar_format": "{desc}{postfix}"}
-    bar = progress(initial=int(now), total=config.steps, desc=label(now), mininterval=1, **form)
-    with interruptions() as interrupted:
-        while now < config.steps:
-            rate = rate_at(config, now)
-            for group in (g for o in optimizers for g in o.param_groups):
-                group["lr"] = rate
-            generator = torch.Generator().manual_seed((config.seed * 7_919 + step) % 2**63)
-            batch = sample(rows_at(count, step, size, config.seed), generator)
+    def _advance(self, rate: float) -> dict[str, Any]:
+        """Trains one step. Returns its figures. If memory does not suffice, the batch is halved.
+
+        rate: the learning rate.
+        """
+        for group in (g for o in self._optimizers for g in o.param_groups):
+            group["lr"] = rate
+        while True:
             try:
-                batch = {k: v.to(device) for k, v in batch.items()}
-                with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
-                    loss, metrics = objective(**batch)
-                loss.backward()
-                logged = {"loss": loss.detach(), **metrics}
-                seen += next(iter(batch.values())).numel()
+                figures = self._gradients()
+                break
             except torch.OutOfMemoryError:
-                if size == 1:
+                if self._size == 1:
                     raise
-                size //= 2
-                for optimizer in optimizers:
+                self._size //= 2
+                for optimizer in self._optimizers:
                     optimizer.zero_grad()
                 torch.cuda.empty_cache()
-                print(f"Not enough memory: continuing with batches of {size} rows.", file=sys.stderr)
-                continue
-            norm = nn.utils.clip_grad_norm_(list(parameters.values()), config.clip)
-            for optimizer in optimizers:
-                optimizer.step()
-                optimizer.zero_grad()
-            step, rows = step + 1, rows + size
-            after = schedule_position(step)
-            ended = after >= config.steps
-            saves = after // config.save_every > now // config.save_every or ended
-            # save the drafter first: a run resumed from this step's checkpoint does not repeat the step
-            if save and config.keep_every and step % config.keep_every == 0:
-                save(out / f"step-{step}")
-            if saves or step % config.log_every == 0:
-                figures = {k: float(v) for k, v in logged.items()}
-                row = {"step": step, "rate": rate, "grad_norm": float(norm), **figures,
-                       "tokens_per_second": seen / (clock() - began)}  # fmt: skip
-                bar.set_postfix({k: f"{v:.3g}" for k, v in figures.items()}, refresh=False)
-                if saves and evaluate:
-                    row |= evaluate(ended)
-                append_line(metrics_file, json.dumps({k: round(v, 6) for k, v in row.items()}))
-            if saves or interrupted():
-                state = {"step": step, "seconds": spent + clock() - began, "rows": rows, "identity": identity}
-                save_checkpoint(out, parameters, optimizers, state)
-            bar.set_description_str(label(after), refresh=False)
-            bar.update(min(config.steps, int(after)) - bar.n)
-            if interrupted():
-                raise KeyboardInterrupt
-            now = after
-    bar.close()
+                print(f"Not enough memory: continuing with batches of {self._size} rows.", file=sys.stderr)
+        norm = nn.utils.clip_grad_norm_(list(self._parameters.values()), self._config.clip)
+        for optimizer in self._optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        self.step, self._rows = self.step + 1, self._rows + self._size
+        return {**figures, "rate": rate, "grad_norm": norm}
+
+    def _gradients(self) -> dict[str, Any]:
+        """Computes the gradients of the next batch. Returns the loss and the metrics."""
+        seed, device = self._config.seed, next(iter(self._parameters.values())).device
+        generator = torch.Generator().manual_seed((seed * 7_919 + self.step) % 2**63)
+        batch = self._sample(rows_at(self._count, self.step, self._size, seed), generator)
+        batch = {name: value.to(device) for name, value in batch.items()}
+        with torch.autocast(device.type, torch.bfloat16, enabled=self._precision == "bfloat16"):
+            loss, metrics = self._objective(**batch)
+        loss.backward()
+        self._seen += next(iter(batch.values())).numel()
+        return {"loss": loss.detach(), **metrics}
+
+    def _log(self, figures: dict[str, float], evaluate: Callable[[], dict[str, float]]) -> None:
+        speed = self._seen / (self._clock() - self._began)
+        row = {"step": self.step, **figures, "tokens_per_second": speed, **evaluate()}
+        append_line(self._metrics, json.dumps({name: round(value, 6) for name, value in row.items()}))
+
+    def _save(self) -> None:
+        done = {"step": self.step, "seconds": self.seconds, "rows": self._rows, "identity": self._identity}
+        save_checkpoint(self._out, self._parameters, self._optimizers, done)
 
 
 @contextmanager

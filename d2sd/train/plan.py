@@ -1,7 +1,8 @@
-"""Divides the minutes of ``train pair`` among its stages, from speeds measured on this machine."""
+"""Divides the minutes of ``train pair`` among its stages, from speeds measured on this machine; or plans a number of steps."""
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Sequence
@@ -14,15 +15,18 @@ import torch
 from d2sd.nets.dtypes import quick_autocast
 from d2sd.nets.target import Target
 from d2sd.trace.text import duration
+from d2sd.train.block_drafters import drafters_of, taps_of
+from d2sd.train.drafters import features_of
 from d2sd.train.features import batch_of
-from d2sd.train.joint import ANCHORS, PairObjective, features_of, new_pair
+from d2sd.train.joint import objective_of
 from d2sd.train.loop import make_optimizers
-from d2sd.train.settings import Clock, LoopConfig, PairTraining, RegenerateConfig
+from d2sd.train.settings import ANCHORS, BATCH, Clock, LoopConfig, PairTraining, RegenerateConfig
 from d2sd.train.text import Responses
 from d2sd.train.writer import STRIDE, Rows, WriterRequest
 
 ANCHORS_PER_TOKEN = 0.32  # anchors per token of text, for about two epochs of training; see docs/train-your-own.md
 QUESTION_SHARE = 0.15  # tokens of questions per token of the texts
+ATTEMPTS = 2  # attempts to write a question, per missing question
 LONGEST, TYPICAL = 256, 160  # maximum tokens of a prompt; typical number of tokens of a text
 POINTS = 5  # number of measurements of α during training; only one if time is short
 # Shares of the time for writing held-out texts, for measuring α on them, and for the last stage.
@@ -37,9 +41,9 @@ LOOK = 0.15  # seconds for measuring one speed, per planned minute
 class Speeds(msgspec.Struct, frozen=True):
     """Measured speeds of this machine.
 
-    writing: tokens per second that the target writes.
+    writing: tokens per second that the target writes; infinite if it writes no text.
     features: tokens per second for which features are computed.
-    training: anchors per second in training both drafters.
+    training: anchors per second in training.
     batch: maximum number of texts in a training batch.
     """
 
@@ -52,11 +56,12 @@ class Speeds(msgspec.Struct, frozen=True):
 class TrainingPlan(msgspec.Struct, frozen=True):
     """How the time is divided among the stages, and the sizes of the stages.
 
-    seconds: planned seconds of each stage.
-    tokens: number of tokens to write.
-    room: maximum number of tokens whose features fit into memory.
+    seconds: planned seconds of each stage; empty if the number of training steps is given.
+    tokens: number of tokens of text for which the training suffices.
+    room: maximum number of tokens to write.
     rows: number of texts written in parallel.
     batch: number of texts in a training batch.
+    questions: number of attempts to write a question.
     points: number of times that α is measured on held-out texts.
     held_out: number of held-out texts in a measurement.
     tokens_held_out: maximum tokens of each of these texts.
@@ -67,7 +72,8 @@ class TrainingPlan(msgspec.Struct, frozen=True):
     room: int
     rows: int
     batch: int
-    speeds: Speeds
+    questions: int
+    speeds: Speeds | None = None
     points: int = 0
     held_out: int = 0
     tokens_held_out: int = HELD_OUT_TOKENS
@@ -90,7 +96,19 @@ def divide(speeds: Speeds, seconds: float, room: int, rows: int, questions: bool
     batch = max(1, int(training * speeds.training / (FEWEST_STEPS * ANCHORS)))
     batch = min(speeds.batch, max(SMALLEST, 1 << batch.bit_length() - 1))
     rows = max(1, min(rows, tokens // (3 * TYPICAL)))  # few enough that texts end in time
-    return TrainingPlan({**parts, "training": training}, tokens, room, rows, batch, speeds)
+    attempts = max(rows, tokens // 30) if questions else 0  # more than needed: the time ends them
+    return TrainingPlan({**parts, "training": training}, tokens, room, rows, batch, attempts, speeds)
+
+
+def plan_steps(settings: PairTraining, chat: bool) -> TrainingPlan:
+    """Returns the plan for a given number of training steps, for which no speed is measured.
+
+    chat: whether the target can write questions.
+    """
+    batch = settings.batch_size or BATCH
+    tokens = int((settings.steps or 0) * batch * ANCHORS / ANCHORS_PER_TOKEN)
+    missing = tokens // TYPICAL + 1 - len(settings.prompts) if chat and settings.responses is None else 0
+    return TrainingPlan({}, tokens, tokens, RegenerateConfig().batch_size, batch, max(0, ATTEMPTS * missing))
 
 
 def points_of(lengths: Sequence[int], token: float, seconds: float) -> tuple[int, int, int]:
@@ -115,11 +133,14 @@ def points_of(lengths: Sequence[int], token: float, seconds: float) -> tuple[int
 
 def describe(plan: TrainingPlan, device: str) -> str:
     """Returns a description of the plan for the user."""
-    s, anchors = plan.speeds, plan.seconds["training"] * plan.speeds.training
+    s = plan.speeds
+    if s is None:
+        return f"Plan: batches of {plan.batch} texts."
+    anchors, written = plan.seconds["training"] * s.training, f"{s.writing:,.0f} tokens/s written, "
     parts = ", ".join(f"{name} {duration(seconds)}" for name, seconds in plan.seconds.items() if seconds)
     text = (
-        f"Measured speeds: {s.writing:,.0f} tokens/s written, features for {s.features:,.0f} tokens/s, {s.training:,.0f} anchors/s "
-        f"in training both drafters.\nPlan: {parts}; about {plan.tokens:,} tokens of text and {anchors:,.0f} anchors, in batches of "
+        f"Measured speeds: {written if s.writing < math.inf else ''}features for {s.features:,.0f} tokens/s, {s.training:,.0f} anchors/s "
+        f"in training.\nPlan: {parts}; about {plan.tokens:,} tokens of text and {anchors:,.0f} anchors, in batches of "
         f"{plan.batch} texts."
     )
     if device == "cpu":
@@ -137,9 +158,9 @@ def describe(plan: TrainingPlan, device: str) -> str:
 def measure_speeds(settings: PairTraining, target: Target, rows: int, clock: Clock) -> Speeds:
     """Measures each speed of this machine for ``LOOK`` seconds per planned minute.
 
-    rows: number of texts written in parallel.
+    rows: number of texts written in parallel; 0: no text is written.
     """
-    writing, batch = _writing_speed(settings, target, rows, clock), LARGEST
+    writing, batch = _writing_speed(settings, target, rows, clock) if rows else math.inf, LARGEST
     while True:
         try:
             return Speeds(writing, *_training_speeds(settings, target, batch, clock), batch)
@@ -153,19 +174,17 @@ def measure_speeds(settings: PairTraining, target: Target, rows: int, clock: Clo
 def _training_speeds(settings: PairTraining, target: Target, batch: int, clock: Clock) -> tuple[float, float]:
     """Returns the tokens per second of computing features, and the anchors per second of training both drafters."""
     # on a CPU, measure the smallest batch: larger batches are not faster
-    count, vocabulary = batch if target.device.type == "cuda" else SMALLEST, target.config.vocab_size
-    lengths = torch.full((count,), TYPICAL)
-    ids = torch.randint(vocabulary, (count, TYPICAL), dtype=torch.int32, generator=torch.Generator().manual_seed(0))
-    data = Responses(ids, torch.full((count,), TYPICAL // 4), lengths)
-    kept = [features_of(settings, target, data)]
+    count = batch if target.device.type == "cuda" else SMALLEST
+    data, taps = random_texts(count, target), taps_of(settings, target)
+    kept = [features_of(target, taps, data)]
 
     def read() -> None:
-        kept[:] = [features_of(settings, target, data)]
+        kept[:] = [features_of(target, taps, data)]
         _wait()
 
-    least = LOOK * settings.minutes
+    least = LOOK * settings.seconds / 60
     reading = seconds_of(read, least, clock)
-    objective = PairObjective(*new_pair(settings, target, data), target.model)
+    objective = objective_of(drafters_of(settings, target, data), target.model)
     optimizers = make_optimizers(dict(objective.named_parameters()), LoopConfig(1))
 
     def learn() -> None:
@@ -181,18 +200,27 @@ def _training_speeds(settings: PairTraining, target: Target, batch: int, clock: 
     return count * TYPICAL / reading, count * ANCHORS / seconds_of(learn, least, clock)
 
 
+def random_texts(count: int, target: Target) -> Responses:
+    """Returns texts of random tokens, as data that settings are tried with."""
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(target.config.vocab_size, (count, TYPICAL), dtype=torch.int32, generator=generator)
+    return Responses(ids, torch.full((count,), TYPICAL // 4), torch.full((count,), TYPICAL))
+
+
 @torch.inference_mode()
 def _writing_speed(settings: PairTraining, target: Target, rows: int, clock: Clock) -> float:
     """Returns tokens per second when ``rows`` texts are written in parallel."""
-    config = RegenerateConfig(rows, settings.max_new_tokens)
-    batch = Rows(target, rows, LONGEST + settings.max_new_tokens, config)
+    config = RegenerateConfig(rows, settings.new_tokens)
+    batch = Rows(target, rows, LONGEST + settings.new_tokens, config)
     batch.put(range(rows), [WriterRequest(n, [n % target.config.vocab_size] * LONGEST) for n in range(rows)])
 
     def step() -> None:
         batch.advance(STRIDE if target.device.type == "cuda" else 1)
         _wait()
 
-    return rows * (STRIDE if target.device.type == "cuda" else 1) / seconds_of(step, LOOK * settings.minutes, clock)
+    return (
+        rows * (STRIDE if target.device.type == "cuda" else 1) / seconds_of(step, LOOK * settings.seconds / 60, clock)
+    )
 
 
 def _wait() -> None:

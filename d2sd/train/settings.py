@@ -6,15 +6,37 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from d2sd.errors import InputError, require
-from d2sd.folders.configs import drafter_kind
+from d2sd.folders.configs import drafter_form, named_errors
+from d2sd.folders.model_sets import FOLDERS
 from d2sd.train.files import read_jsonl
 
 PRECISIONS = ("auto", "float32", "bfloat16")
 Clock = Callable[[], float]  # returns the time in seconds
-LAYERS, BLOCK_SIZE = 2, 16  # defaults of a new block drafter
+Role = Literal["first", "second"]
+ROLES: tuple[Role, ...] = ("first", "second")
+# Defaults of block drafters and of their training
+LAYERS, BLOCK_SIZE, MARKOV_RANK = 2, 8, 32
+ANCHORS, BETA = 24, 0.75
+MINUTES, BATCH, NEW_TOKENS = 10.0, 12, 192
+MAX_LENGTH = 1024  # maximum tokens of a training text
+# Options of ``train pair`` → the settings that they replace; and the least values of settings
+REPLACED = {
+    "steps": ("minutes",),
+    "responses": ("prompts", "max_new_tokens"),
+    "start": ("layers", "block_size", "target_layer_ids", "mask_token", "draft_vocab_size", "markov_rank"),
+}
+LEAST = {
+    "steps": 1,
+    "layers": 1,
+    "block_size": 2,
+    "markov_rank": 0,
+    "batch_size": 1,
+    "max_new_tokens": 1,
+    "keep_every": 0,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +79,7 @@ class LoopConfig:
     """
 
     steps: int
-    batch_size: int = 12
+    batch_size: int = BATCH
     learning_rate: float = 2e-3
     min_rate: float = 0.02
     seconds: float | None = None
@@ -95,12 +117,8 @@ class BlockObjective:
     """
 
     variable_prefix: bool = False
-    anchors: int = 20
-    beta: float = 0.9
-
-    def __post_init__(self) -> None:
-        if not 0 < self.beta <= 1 or self.anchors < 1:
-            raise InputError("beta must be in (0, 1], and anchors at least 1")
+    anchors: int = ANCHORS
+    beta: float = BETA
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +140,13 @@ class Eagle3Objective:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DrafterTraining:
-    """Training settings shared by all kinds of drafters.
+class Eagle3Training:
+    """Settings for training an EAGLE-3 drafter.
 
     target: folder, hub id, or a name known to ``d2sd get``.
     responses: file of the target's responses, written by ``d2sd.train.text.regenerate``.
     out: folder of checkpoints, metrics and the drafter.
-    target_layer_ids: target layers that the drafter reads; None: the default layers of this kind of drafter.
+    target_layer_ids: target layers that the drafter reads; None: EAGLE-3's default layers.
     draft_vocab_size: size of the draft vocabulary, the most frequent tokens of the responses; None: the whole vocabulary.
     max_length: maximum tokens of a sequence; longer ones are cut.
     held_out: file of prompts (JSON lines with ``prompt``). At every save, α is measured on the target's answers to them.
@@ -138,97 +156,142 @@ class DrafterTraining:
     target: str | Path
     responses: Path
     out: Path
-    loop: LoopConfig
+    objective: Eagle3Objective = Eagle3Objective()
+    loop: LoopConfig = LoopConfig(1500)
     target_layer_ids: list[int] | None = None
     draft_vocab_size: int | None = None
-    max_length: int = 1024
+    max_length: int = MAX_LENGTH
     held_out: Path | None = None
     chat: bool = False
 
     def __post_init__(self) -> None:
-        require(
-            self.responses.is_file(),
-            f"there is no response file {self.responses}; write one with `python -m d2sd train regenerate`",
-        )
-        # the first rows are read now, so that another kind of file is refused before models are loaded
-        for path, *fields in ((self.responses, "prompt_ids", "response_ids"), (self.held_out, "prompt")):
-            if path is not None and next(read_jsonl(path, *fields), None) is None:
-                raise InputError(f"{path} is empty")
+        check_responses(self.responses)
+        if self.held_out is not None:
+            require(next(read_jsonl(self.held_out, "prompt"), None), f"{self.held_out} is empty")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockTraining(DrafterTraining):
-    """Training settings of a DFlash drafter or a VP-Drafter.
-
-    layers, block_size: number of layers and γ of a new drafter; None: ``LAYERS`` and ``BLOCK_SIZE``.
-    mask_token: mask token of a new drafter, as text; None: chosen as by ``d2sd.train.block_drafters.mask_id``.
-    start: folder of a drafter to start from. The drafter determines layers, block size, mask token and ``target_layer_ids``.
-    markov_rank: rank of a Markov head to add to the drafter; 0 adds no head.
-    """
-
-    objective: BlockObjective = BlockObjective()
-    loop: LoopConfig = LoopConfig(1200)
-    layers: int | None = None
-    block_size: int | None = None
-    mask_token: str | None = None
-    start: Path | None = None
-    markov_rank: int = 0
-
-    def __post_init__(self) -> None:
-        DrafterTraining.__post_init__(self)
-        determined = {
-            "--layers": self.layers,
-            "--block-size": self.block_size,
-            "--target-layers": self.target_layer_ids,
-            "--mask-token": self.mask_token,
-        }
-        repeated = [option for option, value in determined.items() if value is not None]
-        if self.start is not None and repeated:
-            raise InputError(f"--start determines {', '.join(determined)}: leave out {', '.join(repeated)}")
-        if self.start is not None:
-            drafter_kind(str(self.start))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Eagle3Training(DrafterTraining):
-    objective: Eagle3Objective = Eagle3Objective()
-    loop: LoopConfig = LoopConfig(1500)
+def check_responses(path: Path) -> None:
+    """Raises ``InputError`` if a file does not begin with a response of the target."""
+    require(path.is_file(), f"there is no response file {path}; write one with `python -m d2sd train regenerate`")
+    require(next(read_jsonl(path, "prompt_ids", "response_ids"), None), f"{path} is empty")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairTraining:
-    """Settings for training a first drafter and a VP-Drafter within a given time.
+    """Settings for training a first drafter and a VP-Drafter.
 
-    target: as for ``DrafterTraining``.
+    target: folder, hub id, or a name known to ``d2sd get``.
     out: folder of both drafters, their training data, and the model card.
-    minutes: time for the whole run.
+    minutes: time for the whole run; None: ``MINUTES``, or no limit if ``steps`` is given.
+    steps: number of training steps; None: as many as the time allows.
+    only: ``first`` or ``second``, to train only this drafter; None: both.
+    responses: file of the target's responses to train on; None: the target writes them.
     prompts: prompts for the target to answer; a chat model writes more prompts if there are too few.
     held_out: prompts to measure the drafters on; if empty, some of the training prompts are held out.
-    layers, block_size, target_layer_ids, mask_token, markov_rank: as for ``BlockTraining``, for both drafters; by default, they
-        read five target layers.
-    draft_vocab_size: as for ``DrafterTraining``; None: 16,384, or the whole vocabulary if that is smaller.
-    max_new_tokens: maximum tokens of an answer.
-    dtype: number type of the target; None: bfloat16 on a GPU, and the default of ``load_writer`` on a CPU.
+    start: folder from which the drafters start: one with ``dflash`` and/or ``vp``, or with ``only``, that of a drafter; a missing
+        drafter starts from the other. It determines all settings of the drafters. None: new drafters.
+    layers, block_size, markov_rank: number of layers, γ and rank of the Markov head of new drafters; None: ``LAYERS``,
+        ``BLOCK_SIZE`` and ``MARKOV_RANK``. With rank 0, drafters have no Markov head.
+    target_layer_ids: target layers that new drafters read; None: five evenly spaced ones.
+    mask_token: mask token of new drafters, as text; None: chosen as by ``d2sd.train.block_drafters.mask_id``.
+    draft_vocab_size: size of the draft vocabulary of new drafters, the most frequent tokens of the responses; None: 16,384, or the
+        whole vocabulary if that is smaller or if there is no Markov head.
+    batch_size: sequences per training step; None: chosen for the time, or ``BATCH`` if ``steps`` is given.
+    max_new_tokens: maximum tokens of an answer; None: ``NEW_TOKENS``.
+    keep_every: interval, in steps, of saved drafters, all of which are kept; 0 saves only the newest.
+    dtype: number type of the target; None: bfloat16 on a GPU, and the default of ``load_target`` on a CPU.
     """
 
     target: str | Path
     out: Path
-    minutes: float = 10.0
+    minutes: float | None = None
+    steps: int | None = None
+    only: Role | None = None
+    responses: Path | None = None
     prompts: tuple[str, ...] = ()
     held_out: tuple[str, ...] = ()
-    layers: int = LAYERS
-    block_size: int = 8
+    start: Path | None = None
+    layers: int | None = None
+    block_size: int | None = None
     target_layer_ids: list[int] | None = None
     mask_token: str | None = None
     draft_vocab_size: int | None = None
-    markov_rank: int = 32
-    max_new_tokens: int = 192
+    markov_rank: int | None = None
+    batch_size: int | None = None
+    max_new_tokens: int | None = None
+    keep_every: int = 0
     dtype: str | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
-        minutes = 0 < self.minutes < math.inf
-        if not minutes or min(self.layers, self.markov_rank, self.max_new_tokens) < 1 or self.block_size < 2:
-            raise InputError(
-                "minutes, layers, Markov rank and new tokens must be numbers above 0, and the block size at least 2"
-            )
+        for option, replaced in REPLACED.items():
+            given = [_flag(name) for name in replaced if getattr(self, name) not in (None, ())]
+            if getattr(self, option) is not None and given:
+                raise InputError(f"{_flag(option)} replaces {', '.join(given)}; leave out one or the other")
+        for name, least in LEAST.items():
+            value = getattr(self, name)
+            require(value is None or value >= least, f"{_flag(name)} must be at least {least}, not {value}")
+        require(0 < self._minutes < math.inf, "--minutes must be a number above 0")
+        if self.responses is not None:
+            check_responses(self.responses)
+        forms = set()
+        for source in set(self.starts.values()):
+            with named_errors(source):
+                form: Any = drafter_form(source)
+                plain = (
+                    form.reads == "fill"
+                    and form.markov != "rnn"
+                    and not (form.masked or form.selector or form.confidence)
+                )
+                require(plain, "only DFlash drafters, also with a Markov head, can be trained further; train new drafters without --start")  # fmt: skip
+            forms.add((form.taps, form.rows, form.mask_token))
+        require(len(forms) < 2, f"the drafters in {self.start} have different target layers, γ or mask tokens; train one of them, with --only")  # fmt: skip
+        if self.held_out and not self.measured:
+            raise InputError("--held-out measures a VP-Drafter after a first drafter; add --start FOLDER with dflash/, or leave out --only")  # fmt: skip
+
+    @property
+    def _minutes(self) -> float:
+        return MINUTES if self.minutes is None else self.minutes
+
+    @property
+    def seconds(self) -> float:
+        """Time for the whole run; infinite if the number of steps is given."""
+        return 60 * self._minutes if self.steps is None else math.inf
+
+    @property
+    def new_tokens(self) -> int:
+        """Maximum tokens of an answer."""
+        return self.max_new_tokens or NEW_TOKENS
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """The drafters to train."""
+        return ("first", "second") if self.only is None else (self.only,)
+
+    @property
+    def _found(self) -> dict[Role, str]:
+        places = {} if self.start is None else {role: self.start / FOLDERS[role] for role in ROLES}
+        return {role: str(place) for role, place in places.items() if place.is_dir()}
+
+    @property
+    def starts(self) -> dict[Role, str]:
+        """Folders from which the drafters to train start, by role; empty for new drafters."""
+        if self.start is None:
+            return {}
+        found = self._found
+        require(found or self.only, f"{self.start} has neither dflash/ nor vp/; to continue from the folder of a single drafter, add --only first or second")  # fmt: skip
+        return {role: found.get(role, next(iter(found.values()), str(self.start))) for role in self.roles}
+
+    @property
+    def others(self) -> dict[Role, str]:
+        """Folder of the drafter in ``start`` that is not trained, by its role. α of ``d2sd`` is measured with it."""
+        return {role: place for role, place in self._found.items() if role not in self.roles}
+
+    @property
+    def measured(self) -> bool:
+        """Whether α can be measured, which needs a first drafter."""
+        return "first" in (*self.roles, *self.others)
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-').replace('-layer-ids', '-layers')}"

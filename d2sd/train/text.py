@@ -20,12 +20,11 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
 from d2sd.errors import InputError, first_line, require
-from d2sd.folders.loading import DTYPES, load_target
+from d2sd.folders.loading import SAFE, load_target
 from d2sd.folders.model_sets import target_folder
 from d2sd.folders.weights import weights_digest
 from d2sd.logs.replies import first_of
 from d2sd.logs.serving import Server, served_model
-from d2sd.nets.dtypes import halve, mixes_by_default
 from d2sd.nets.target import Target, chat_ids
 from d2sd.nets.types import text_config
 from d2sd.trace.files import append_line, write_whole, writing
@@ -227,7 +226,7 @@ def regenerate_responses(
 
     conversations: for each conversation, the texts of the user's turns. The prompt of a later turn contains the earlier turns and
         the target's answers to them.
-    dtype: as for ``load_writer``.
+    dtype: as for ``load_target``.
     chat: whether to put prompts into the target's chat template; required if there are several turns.
     server: server with OpenAI's API that runs the target, so that only the tokenizer is loaded here. None: the target is loaded and
         runs here.
@@ -237,7 +236,8 @@ def regenerate_responses(
     check_turns(conversations, chat)
     answer: Answer
     if server is None:
-        writer = load_writer(target, dtype)
+        writer = load_target(str(target), dtype, batched=True)
+        print(f"{writer.name} writes in {writer.numbers}.", file=sys.stderr)
         tokenizer, ends, positions = writer.tokenizer, writer.end_ids, writer.max_positions
         answer, origin = partial(write_by_length, writer, config=config), weights_digest(writer.base)
     else:
@@ -287,31 +287,14 @@ def _prompts_of(
         history += [{"role": "user", "content": turn}, {"role": "assistant", "content": text}]
 
 
-def load_writer(target: str | Path, dtype: str | None) -> Target:
-    """Returns the target as the engine runs it, on the first GPU (on the CPU if there is no GPU).
-
-    dtype: one of ``d2sd.nets.dtypes.DTYPES``; None: ``mixed`` if this is the engine's default for the target, else float32. For
-        ``mixed``, linear layers are replaced, because batched passes run transformers' own modules.
-    """
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    writer = load_target(str(target), DTYPES[dtype or "float32"], device)
-    if dtype is None:
-        dtype = "mixed" if mixes_by_default(writer.model) else "float32"
-    if dtype == "mixed":
-        halve(writer.base.layers)
-        writer.mixed = True
-    print(f"{writer.name} writes in {dtype}.", file=sys.stderr)
-    return writer
-
-
 def load_tokenizer(target: str | Path) -> tuple[Any, frozenset[int], int]:
     """Returns a target's tokenizer, the ids that end texts, and the maximum number of positions. Raises ``InputError`` if loading
     fails.
     """
     source = target_folder(str(target))
     try:
-        config = text_config(AutoConfig.from_pretrained(source))
-        tokenizer = AutoTokenizer.from_pretrained(source)
+        config = text_config(AutoConfig.from_pretrained(source, **SAFE))
+        tokenizer = AutoTokenizer.from_pretrained(source, **SAFE)
     except (OSError, ValueError) as error:
         raise InputError(f"cannot load the tokenizer of {target}: {first_line(error)}") from error
     named = [config.eos_token_id, tokenizer.eos_token_id]

@@ -133,7 +133,7 @@ def test_multimodal_checkpoint_loads_text_part_only(tokenizer, tmp_path, kind):
     tokenizer.save_pretrained(tmp_path)
     ids = tokenizer(PROMPTS[0])["input_ids"]
     (wanted,) = whole.generate(torch.tensor([ids]), do_sample=False, max_new_tokens=8, pad_token_id=0)[:, len(ids) :]
-    target = load_target(str(tmp_path), torch.float32, "cpu")
+    target = load_target(str(tmp_path), "float32", "cpu")
     assert target.config.model_type == text
     assert not any("vis" in name for name, _ in target.model.named_parameters())
     trace = Engine(Models(target)).generate(ids, DecodeConfig("autoregressive", 8))
@@ -192,6 +192,6 @@ def test_mxfp4_weights_are_dequantised_on_load(tokenizer, tmp_path):
     own = {"architectures": ["GptOssForCausalLM"], "quantization_config": {"quant_method": "mxfp4"}}
     (tmp_path / "config.json").write_text(json.dumps(model.config.to_dict() | own))
     tokenizer.save_pretrained(tmp_path)
-    target = load_target(str(tmp_path), torch.float32, "cpu")
+    target = load_target(str(tmp_path), "float32", "cpu")
     for name, wanted in worth.items():
         torch.testing.assert_close(target.model.get_parameter(name), wanted.transpose(1, 2), atol=0, rtol=0)

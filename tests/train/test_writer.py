@@ -39,12 +39,12 @@ PROMPTS = ("Once upon a time", "Tom had 3 pens and", "def add(", "One day, Mia",
 
 @pytest.fixture(scope="module")
 def tiny():
-    return load_target(TINY, torch.float32, "cpu")
+    return load_target(TINY, "float32", "cpu")
 
 
 @pytest.fixture
 def chat_target():
-    target = load_target(TINY, torch.float32, "cpu")
+    target = load_target(TINY, "float32", "cpu")
     target.tokenizer.chat_template = TEMPLATE
     return target
 

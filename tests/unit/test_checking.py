@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import gguf
@@ -61,6 +62,12 @@ ANY_NET = [
 ]  # fmt: skip
 
 
+READERS = {
+    "target": partial(load_target, dtype="float32", device="cpu"),
+    "dflash": partial(load_drafter, dtype=torch.float32, device="cpu"),
+}
+
+
 @pytest.mark.parametrize(("changes", "sentence"), ANY_NET)
 @pytest.mark.parametrize("part", ["target", "dflash"])
 def test_config_fields_checked_before_weights_are_read(folder, part, changes, sentence, monkeypatch):
@@ -69,7 +76,7 @@ def test_config_fields_checked_before_weights_are_read(folder, part, changes, se
     monkeypatch.setattr(f"d2sd.folders.{readers[part]}", lambda *_, **__: read.append(1))
     change(folder / part, changes)
     with pytest.raises(InputError, match=sentence) as caught:
-        (load_target if part == "target" else load_drafter)(str(folder / part), torch.float32, "cpu")
+        READERS[part](str(folder / part))
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 500
     assert not read
@@ -79,10 +86,10 @@ def test_config_fields_checked_before_weights_are_read(folder, part, changes, se
     "text", ["", "[]", "{", "[" * 100_000, '"x"', "{}", '{"model_type": "qwen3", "hidden_size": 1e999}']
 )
 def test_config_json_refused_when_malformed(folder, text):
-    for part, read in (("target", load_target), ("dflash", load_drafter)):
+    for part, read in READERS.items():
         (folder / part / "config.json").write_text(text)
         with pytest.raises(InputError, match="cannot load the") as caught:
-            read(str(folder / part), torch.float32, "cpu")
+            read(str(folder / part))
         assert "\n" not in str(caught.value)
 
 
@@ -90,12 +97,12 @@ def test_load_target_refuses_token_ids_outside_vocabulary(folder):
     tokenizer = AutoTokenizer.from_pretrained(folder / "target")
     change(folder / "target", {"eos_token_id": 5000}, "generation_config.json")
     with pytest.raises(InputError, match="its eos_token_id 5000 is not in its vocabulary of 300"):
-        load_target(str(folder / "target"), torch.float32, "cpu")
+        load_target(str(folder / "target"), "float32", "cpu")
     change(folder / "target", {"eos_token_id": 0}, "generation_config.json")
     tokenizer.add_tokens([f"<far {n}>" for n in range(300)])
     tokenizer.save_pretrained(folder / "target")
     with pytest.raises(InputError, match=r"its tokenizer's id \d+ is not in its vocabulary of 300"):
-        load_target(str(folder / "target"), torch.float32, "cpu")
+        load_target(str(folder / "target"), "float32", "cpu")
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -119,7 +126,7 @@ def test_load_refuses_truncated_or_pickled_weights(folder):
     torch.save(load_file(path), folder / "target" / "pytorch_model.bin")
     path.unlink()
     with pytest.raises(InputError, match="cannot load the target"):
-        load_target(str(folder / "target"), torch.float32, "cpu")
+        load_target(str(folder / "target"), "float32", "cpu")
 
 
 def test_load_target_refuses_remote_code_without_asking(folder, monkeypatch):
@@ -127,7 +134,7 @@ def test_load_target_refuses_remote_code_without_asking(folder, monkeypatch):
     change(folder / "target", {"model_type": "own", "auto_map": {"AutoConfig": "own.Own"}})
     (folder / "target" / "own.py").write_text("raise SystemExit('remote code ran')")
     with pytest.raises(InputError, match="cannot load the target"):
-        load_target(str(folder / "target"), torch.float32, "cpu")
+        load_target(str(folder / "target"), "float32", "cpu")
 
 
 @pytest.mark.parametrize(("passes", "inspect", "temperature"), [("eager", True, 0.0), ("padded", False, 0.8)])
@@ -175,7 +182,7 @@ def test_load_target_refuses_missing_unsupported_or_damaged_gguf(tmp_path):
 
     def refused(sentence):
         with pytest.raises(InputError, match=f"cannot load the target .*{sentence}"):
-            load_target(str(path), torch.float32, "cpu")
+            load_target(str(path), "float32", "cpu")
 
     refused("there is no such file")
     write_gguf(path, "phi3")

@@ -58,7 +58,7 @@ CHANGES = {
 def test_changes_since_names_what_changed_in_the_target(bundled, drafter, tmp_path, name):
     how, words = CHANGES[name]
     source = str(changed(tmp_path / "t", **how))
-    target = load_target(source, torch.float32, "cpu")
+    target = load_target(source, "float32", "cpu")
     assert changes_since(str(drafter), bundled.models.first, target, source) == words
 
 

@@ -138,7 +138,7 @@ def test_drafter_format_table_matches_qwen3_8b():
 def test_load_target_refuses_unsupported_types_from_config(tmp_path, config, sentence):
     (tmp_path / "config.json").write_text(json.dumps({"num_hidden_layers": 3, **config}))
     with pytest.raises(InputError, match=sentence) as caught:
-        load_target(str(tmp_path), torch.float32, "cpu")
+        load_target(str(tmp_path), "float32", "cpu")
     assert "\n" not in str(caught.value)
 
 

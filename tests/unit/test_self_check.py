@@ -101,12 +101,12 @@ def test_check_passes_compares_type_once_per_dtype(tokenizer, monkeypatch):
 def test_load_target_self_check_error_names_version(tokenizer, tmp_path, monkeypatch):
     make_typed(tokenizer, "qwen3_5_text").model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    load_target(str(tmp_path), torch.float32, "cpu")
+    load_target(str(tmp_path), "float32", "cpu")
     self_check._agreed.clear()
     with monkeypatch.context() as patch:
         no_state(patch)
         with pytest.raises(InputError, match=rf"cannot load the target .*: targets of type qwen3_5_text {WRONG}"):
-            load_target(str(tmp_path), torch.float32, "cpu")
+            load_target(str(tmp_path), "float32", "cpu")
     monkeypatch.delattr("d2sd.nets.caches.LayerCache.update_conv_state")
     with pytest.raises(InputError, match=rf"do not run with transformers {VERSION} \(.*update_conv_state.*; install"):
-        load_target(str(tmp_path), torch.float32, "cpu")
+        load_target(str(tmp_path), "float32", "cpu")
