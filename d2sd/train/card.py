@@ -28,7 +28,7 @@ def acceptance(curve: Sequence[Mapping[str, float]], texts: int | None) -> str:
         return "α was not measured: a VP-Drafter drafts after a first drafter, such as dflash/ in a folder given with --start"
     number = f"{texts} held-out text{'' if texts == 1 else 's'}"
     if not curve:
-        return f"α was not measured: {number} could be used, but at least {FEWEST_TEXTS} are needed"
+        return f"α was not measured: {number} could be used, but at least {FEWEST_TEXTS} are needed; give more with --held-out"
     alphas = (f"{curve[-1][name]:.2f} with {method}" for name, method in ALPHA.items() if name in curve[-1])
     return f"α {' and '.join(alphas)} on {number}"
 

@@ -20,8 +20,8 @@ from d2sd.train.features import FeatureStore, read_features
 from d2sd.train.text import Responses
 
 
-class ComputedFeatures:
-    """Computes the target's features of a batch whenever they are read, in place of a ``FeatureStore``."""
+class ComputedFeatures(FeatureStore):
+    """The target's features, of which none is stored: they are computed whenever they are read."""
 
     def __init__(self, base: Any, taps: list[int], data: Responses):
         """base, taps: as for ``read_features``."""
@@ -40,7 +40,7 @@ class ComputedFeatures:
 
 def features_of(
     target: Target, taps: list[int], data: Responses, names: Sequence[str] = ("features",), stored: bool = True
-) -> FeatureStore | ComputedFeatures:
+) -> FeatureStore:
     """Returns the target's features of the responses.
 
     taps, names: as for ``read_features``.

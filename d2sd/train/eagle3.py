@@ -48,7 +48,10 @@ def train_eagle3(settings: Eagle3Training) -> None:
     objective = Unrolled(drafter, target.model, settings.objective)
     # if every response is used, all features are computed first
     features = features_of(target, layers, data, objective.reads, loop.steps * loop.batch_size >= len(data.ids))
-    held_out = None if settings.held_out is None else HeldOut.read(target, settings.held_out, settings.chat)
+    measure = None
+    if settings.held_out is not None:
+        held_out = HeldOut.read(target, settings.held_out, settings.chat)
+        measure = lambda _: held_out.measure("eagle3", drafter)  # noqa: E731
     mark = fingerprint(str(settings.target), target.tokenizer, target.config, drafter)
 
     def save(folder: Path) -> None:
@@ -57,9 +60,9 @@ def train_eagle3(settings: Eagle3Training) -> None:
     identity = {
         "objective": asdict(settings.objective), "target_layer_ids": layers, "draft_vocab_size": drafter.form.drafted, "data": digest(data.ids)
     }  # fmt: skip
-    Loop(objective, len(data.ids), partial(batch_of, objective, data, features), out, loop, identity).run(
-        held_out and (lambda _: held_out.measure("eagle3", drafter)), lambda step: save(out / f"step-{step}"), "eagle3"
-    )
+    sample = partial(batch_of, objective, data, features)
+    training = Loop(objective, len(data.ids), sample, out, loop, identity)
+    training.run(measure, lambda step: save(out / f"step-{step}"), "eagle3")
     save(out)
 
 

@@ -36,9 +36,9 @@ from d2sd.trace.text import duration
 from d2sd.train.acceptance import HeldOut
 from d2sd.train.block_drafters import drafters_of, loaded_drafter, save_drafter, taps_of
 from d2sd.train.card import ALPHA, acceptance, calibrated, card, try_it
-from d2sd.train.drafters import features_of, save_marked
+from d2sd.train.drafters import ComputedFeatures, features_of, save_marked
 from d2sd.train.eagle3 import train_eagle3
-from d2sd.train.features import FeatureStore, batch_of, feature_bytes
+from d2sd.train.features import batch_of, feature_bytes
 from d2sd.train.files import digest_of, training_step
 from d2sd.train.joint import FEWEST_JUDGED, Temperature, divide_logits, held_out_temperature, objective_of
 from d2sd.train.loop import Loop, digest
@@ -309,7 +309,9 @@ class PairRun:
         if stored:
             print(f"Computing the target’s features of {tokens:,} tokens{' again' if done else ''}.", file=sys.stderr)
         self._features = features_of(self.target, taps_of(self._settings, self.target), data, stored=stored)
-        self._features_speed = tokens / (self._clock() - began) if isinstance(self._features, FeatureStore) else None
+        self._features_speed = (
+            None if isinstance(self._features, ComputedFeatures) else tokens / (self._clock() - began)
+        )
         self.validation = min(VALIDATION, len(data.ids) // 10)
         if self.validation < 2 * FEWEST_JUDGED or "first" not in self._settings.roles:
             self.validation = 0  # too few to fit and judge a temperature, so train on all responses
@@ -323,7 +325,7 @@ class PairRun:
             str(settings.target), target.tokenizer, target.config, next(iter(self.drafters.values()))
         )
         self._objective = objective_of(self.drafters, target.model)
-        if not done:
+        if not done and self._held_out_prompts:
             latest = self._clock() + WRITING_HELD_OUT * settings.seconds
             config = RegenerateConfig(HELD_OUT, HELD_OUT_TOKENS)
             self._answer(self._held_out_prompts, path.name, config, lambda: self._clock() >= latest)
@@ -407,7 +409,7 @@ class PairRun:
         temperature = None
         if first := self.drafters.get("first"):
             index = torch.arange(len(self.data.ids))[len(self.data.ids) - self.validation :]
-            objective = getattr(self._objective, "first", self._objective)
+            objective: Any = getattr(self._objective, "first", self._objective)
             temperature = held_out_temperature(objective, self.data, self._features, index)
             divide_logits(first, temperature.divisor)
         self.save()

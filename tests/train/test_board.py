@@ -12,10 +12,10 @@ from d2sd.__main__ import main
 from d2sd.calibration.replays import compare_replays, drafter_verdict
 from d2sd.cli.board import checkpoints
 from d2sd.replay.recorded import Replay
-from d2sd.train.block_drafters import train_drafter
 from d2sd.train.eagle3 import train_eagle3
 from d2sd.train.files import training_step
-from d2sd.train.settings import BlockObjective, BlockTraining, Eagle3Objective, Eagle3Training, LoopConfig
+from d2sd.train.pair import train_pair
+from d2sd.train.settings import Eagle3Objective, Eagle3Training, LoopConfig, PairTraining
 from tests.train.texts import prompt_of, rows, save_run
 
 LOOP = {"batch_size": 4, "save_every": 2, "log_every": 1, "keep_every": 2}
@@ -28,9 +28,7 @@ def trained(tmp_path_factory):
     out = tmp_path_factory.mktemp("nets")
     texts = save_run(out)
     paths = {"target": out / "target", "responses": out / "r.jsonl"}
-    for name, steps, second in (("dflash", 5, False), ("vp", 4, True)):
-        loop, objective = LoopConfig(steps, **LOOP), BlockObjective(second, anchors=4)
-        train_drafter(BlockTraining(**paths, out=out / name, loop=loop, objective=objective, block_size=6))
+    train_pair(PairTraining(**paths, out=out / "pair", steps=5, batch_size=4, keep_every=2, block_size=6))
     loop, objective = LoopConfig(2, **LOOP), Eagle3Objective(3, 0.8, 4)
     train_eagle3(
         Eagle3Training(**paths, out=out / "eagle3", loop=loop, objective=objective, target_layer_ids=[0, 0, 0])
@@ -43,7 +41,8 @@ def trained(tmp_path_factory):
 @pytest.fixture
 def folder(trained, tmp_path):
     """A copy of the first drafter's training run, without measurements."""
-    return shutil.copytree(trained / "dflash", tmp_path / "dflash")
+    shutil.copytree(trained / "pair" / "training", tmp_path / "training")
+    return shutil.copytree(trained / "pair" / "dflash", tmp_path / "dflash")
 
 
 def board(trained, folder, *more):
@@ -78,13 +77,13 @@ def test_board_alpha_equals_alpha_of_real_runs(trained, folder, capsys):
     assert [r["whole"]["difference"] is None for r in measured] == [False, False, True]
 
 
-@pytest.mark.parametrize(("part", "method", "steps"), [("vp", "d2sd", [2, 4]), ("eagle3", "eagle3", [2])])
+@pytest.mark.parametrize(("part", "method", "steps"), [("pair/vp", "d2sd", [2, 4, 5]), ("eagle3", "eagle3", [2])])
 def test_board_measures_second_and_eagle3_drafters(trained, capsys, part, method, steps):
-    first = str(trained / "dflash")
-    assert board(trained, trained / part, *(["--drafter", first] if part == "vp" else []), "--json") == 0
+    first = str(trained / "pair" / "dflash")
+    assert board(trained, trained / part, *(["--drafter", first] if method == "d2sd" else []), "--json") == 0
     measured = figures(capsys)["rows"]
     assert [row["step"] for row in measured] == steps
-    second = str(trained / part) if part == "vp" else None
+    second = str(trained / part) if method == "d2sd" else None
     engine = load(
         target=str(trained / "target"), drafter=first if second else str(trained / part), second_drafter=second
     )
@@ -143,7 +142,7 @@ def test_board_bad_input_is_one_sentence(trained, folder, tmp_path, capsys):
     assert "contains no step-N folders: train with --keep-every N" in said(trained / "target", *target)
     held = ("--prompts", trained / "held.jsonl")
     assert "do not fit" in said(folder, "--target", "tiny", *held)
-    assert "is a VP-Drafter, which drafts second" in said(trained / "vp", *target, *held)
+    assert "is a VP-Drafter, which drafts second" in said(trained / "pair" / "vp", *target, *held)
     assert "A chat model needs its template: add --chat" in said(folder, *target, *held, "--max-new-tokens", 1)
     (folder / "board-texts" / "replays.json").write_text('{"a": 1}')
     assert "delete it to replay again" in said(folder, *target, *held)
@@ -152,7 +151,7 @@ def test_board_bad_input_is_one_sentence(trained, folder, tmp_path, capsys):
 
 
 def test_training_step_is_unknown_while_training_goes_on(folder):
-    state = folder / "checkpoint" / "state.json"
+    state = folder.parent / "training" / "checkpoint" / "state.json"
     about = json.loads(state.read_text())
     about["identity"]["steps"] = 9
     state.write_text(json.dumps(about))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -11,11 +13,14 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from d2sd import DecodeConfig, InputError, load
+from d2sd.folders.configs import drafter_form
 from d2sd.folders.fingerprint import changes_since
+from d2sd.folders.loading import load_target
 from d2sd.folders.weights import tensor_shapes, weight_files
 from d2sd.nets.models import Models
-from d2sd.nets.target import ATTENTION, LayerTaps
+from d2sd.nets.target import LayerTaps
 from d2sd.nets.types import final_logits, text_config
+from d2sd.train import drafters
 from d2sd.train.block_drafters import (
     DrafterObjective,
     block_mask,
@@ -23,23 +28,26 @@ from d2sd.train.block_drafters import (
     draw_prefixes,
     mask_id,
     position_weights,
-    train_drafter,
 )
-from d2sd.train.drafters import load_frozen
+from d2sd.train.drafters import ComputedFeatures, features_of
 from d2sd.train.eagle3 import Unrolled, train_eagle3
 from d2sd.train.features import read_features
 from d2sd.train.loop import load_checkpoint, rate_at, rows_at, save_checkpoint
+from d2sd.train.pair import train_pair
+from d2sd.train.plan import ANCHORS_PER_TOKEN
 from d2sd.train.settings import (
+    ANCHORS,
     BlockObjective,
-    BlockTraining,
     Eagle3Objective,
     Eagle3Training,
     LoopConfig,
+    PairTraining,
     RegenerateConfig,
 )
-from d2sd.train.text import read_responses, regenerate_responses
+from d2sd.train.text import Responses, read_responses, regenerate_responses
 from tests.target_nets import PROMPTS, make_typed
-from tests.train.texts import prompt_of, save_run, sums
+from tests.train.kills import survives
+from tests.train.texts import prompt_of, rows, save_run, sums
 
 LOOP = {"batch_size": 4, "save_every": 3, "log_every": 1}
 
@@ -53,43 +61,60 @@ def folder(tmp_path_factory):
 
 
 def settings(folder, out, steps=1, **more):
-    """Settings of a small run over the fixture's target and responses."""
+    """Settings of a small run of EAGLE-3 over the fixture's target and responses."""
     paths = {"target": folder / "target", "responses": folder / "r.jsonl", "out": out}
     return {**paths, "loop": LoopConfig(steps, **LOOP), **more}
 
 
-def block(folder, out, steps=1, objective=None, **more):
-    objective = objective or BlockObjective(anchors=4)
-    train_drafter(BlockTraining(**settings(folder, out, steps, objective=objective, **more)))
+def train(folder, out, steps=1, **more):
+    """Trains block drafters over the fixture's target and responses."""
+    given = {"target": folder / "target", "responses": folder / "r.jsonl", "out": out, "steps": steps, "batch_size": 4}
+    train_pair(PairTraining(**given | more))
 
 
-def drafter(folder, out, steps, **objective):
-    block(folder, out, steps, BlockObjective(anchors=4, **objective), layers=2, block_size=6)
+def weights(folder):
+    """The weights of all drafters in a folder, by file."""
+    return {path.relative_to(folder): path.read_bytes() for path in folder.glob("**/model.safetensors")}
 
 
 def test_read_features_equal_target_wherever_stored(folder, monkeypatch):
-    model, tokenizer = load_frozen(folder / "target")
-    data = read_responses(folder / "r.jsonl", 64, tokenizer.eos_token_id)
-    taps = LayerTaps(model.model.layers)
-    taps.add([0, 2])
-    stored = read_features(model.model, [0, 2], data, ("features", "hidden"))
+    target = load_target(str(folder / "target"), "float32", batched=True)
+    base = target.base
+    data = read_responses(folder / "r.jsonl", 64, target.tokenizer.eos_token_id)
+    taps = LayerTaps(base.layers)
+    stored = read_features(base, [0, 2], data, ("features", "hidden"))
+    computed = features_of(target, [0, 2], data, ("features", "hidden"), stored=False)
     assert data.lengths.unique().numel() > 1
     for row in range(0, len(data.ids), 5):
         ids = data.ids[row : row + 1, : data.lengths[row]].long()
-        with torch.no_grad():
-            hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
-        found = stored.rows(torch.tensor([row]), ids.shape[1], ("features", "hidden"))
-        wanted = {"features": taps.features([0, 2], ids.device), "hidden": hidden}
-        for name, expected in wanted.items():
-            torch.testing.assert_close(found[name], expected.bfloat16(), rtol=0.02, atol=0.02)
+        with torch.no_grad(), taps.only([0, 2]):
+            hidden = base(input_ids=ids, use_cache=False).last_hidden_state
+            wanted = {"features": taps.features([0, 2], ids.device), "hidden": hidden}
+        for store in (stored, computed):
+            found = store.rows(torch.tensor([row]), ids.shape[1], ("features", "hidden"))
+            for name, expected in wanted.items():
+                torch.testing.assert_close(found[name].bfloat16(), expected.bfloat16(), rtol=0.02, atol=0.02)
     index, half = torch.tensor([17, 2, 11]), int(data.lengths[:11].sum()) * 2 * 128
     # eleven sequences on the device
     monkeypatch.setattr("d2sd.train.features.feature_bytes", lambda _: (half, 1 << 30))
-    split = read_features(model.model, [0, 2], data)
+    split = read_features(base, [0, 2], data)
     one, two = (store.rows(index, 9, ("features",))["features"] for store in (stored, split))
     assert torch.equal(one, two)
     monkeypatch.setattr("d2sd.train.features.feature_bytes", lambda _: (half, 100))
-    assert read_features(model.model, [0, 2], data) is None
+    assert read_features(base, [0, 2], data) is None
+
+
+@pytest.mark.parametrize("only", [None, "first"])
+def test_features_that_do_not_fit_are_computed_once_per_step(folder, tmp_path, monkeypatch, only):
+    passes, compute = [], drafters.ComputedFeatures.rows
+    monkeypatch.setattr(drafters.ComputedFeatures, "rows", lambda *given: passes.append(1) or compute(*given))
+    train(folder, tmp_path / "fits", 5, only=only)
+    assert not passes
+    monkeypatch.setattr("d2sd.train.features.feature_bytes", lambda _: (0, 100))
+    train(folder, tmp_path / "full", 5, only=only)
+    assert len(passes) == 5
+    fits, full = (rows(tmp_path / name / "training" / "metrics.jsonl")[-1] for name in ("fits", "full"))
+    assert full["loss"] == pytest.approx(fits["loss"], rel=0.2)
 
 
 def test_block_mask_shows_context_before_anchor_and_block():
@@ -136,11 +161,13 @@ def test_rate_at_warms_up_and_falls_to_minimum():
     assert rates[-1] == pytest.approx(0.1, abs=0.01)
 
 
-def test_training_continues_with_equal_settings_only(folder, tmp_path):
-    drafter(folder, tmp_path, 3, variable_prefix=True)
-    for steps, variable_prefix, name in ((2, True, "steps"), (3, False, "objective")):
-        with pytest.raises(InputError, match=rf"made with other settings \({name}\)"):
-            drafter(folder, tmp_path, steps, variable_prefix=variable_prefix)
+def test_training_continues_with_equal_settings_only(folder, tmp_path, capsys):
+    train(folder, tmp_path, 3)
+    for steps, more, name in ((2, {}, "settings \\(steps\\)"), (3, {"layers": 1}, "settings, prompts or minutes")):
+        with pytest.raises(InputError, match=f"made with other {name}"):
+            train(folder, tmp_path, steps, **more)
+    train(folder, tmp_path, 3)
+    assert capsys.readouterr().err.endswith("already contains trained drafters; name another folder to train again.\n")
 
 
 def test_checkpoint_with_other_names_of_weights_is_refused(tmp_path):
@@ -168,34 +195,59 @@ def test_regeneration_resumes_truncated_file_with_equal_settings_only(folder, tm
 
 def test_extended_training_keeps_metrics_and_measures_checkpoints(folder, tmp_path, monkeypatch):
     tokens = 24
-    monkeypatch.setattr("d2sd.train.acceptance.HELD_OUT_TOKENS", tokens)  # fewer than usual, for speed
+    monkeypatch.setattr("d2sd.train.pair.HELD_OUT_TOKENS", tokens)  # fewer than usual, for speed
+    monkeypatch.setattr("d2sd.train.pair.FEWEST_TEXTS", 1)
     prompts = [prompt_of(t) for t in sums(24)[20:]]
-    (tmp_path / "held.jsonl").write_text("".join(json.dumps({"prompt": p}) + "\n" for p in prompts))
     for steps in (2, 4):
-        config = LoopConfig(steps, **LOOP | {"save_every": 2}, keep_every=2)
-        block(folder, tmp_path / "d", loop=config, block_size=6, held_out=tmp_path / "held.jsonl")
-    rows = list(map(json.loads, (tmp_path / "d" / "metrics.jsonl").read_text().splitlines()))
-    assert [row["step"] for row in rows] == [1, 2, 3, 4]
+        train(folder, tmp_path / "d", steps, block_size=6, held_out=tuple(prompts), keep_every=2)
+    measured = rows(tmp_path / "d" / "training" / "metrics.jsonl")
+    assert [row["step"] for row in measured] == [1, 2, 3, 4]
     for step in (2, 4):
-        engine = load(target=str(folder / "target"), drafter=str(tmp_path / "d" / f"step-{step}"))
-        runs = [engine.generate(p, DecodeConfig("dflash", tokens, inspect=False)).steps for p in prompts]
-        counts = [[len(s.committed) for s in run] for run in runs]
-        measured = rows[step - 1]
-        assert measured["held_out_acceptance_length"] == pytest.approx(
-            sum(map(sum, counts)) / sum(map(len, counts)), abs=1e-5
-        )
+        first, second = (str(tmp_path / "d" / name / f"step-{step}") for name in ("dflash", "vp"))
+        engine = load(target=str(folder / "target"), drafter=first, second_drafter=second)
+        for method, field in (("d2sd", "d2sd_acceptance_length"), ("dflash", "held_out_acceptance_length")):
+            runs = [engine.generate(p, DecodeConfig(method, tokens, inspect=False)).steps for p in prompts]
+            counts = [[len(s.committed) for s in run] for run in runs]
+            alpha = sum(map(sum, counts)) / sum(map(len, counts))
+            assert measured[step - 1][field] == pytest.approx(alpha, abs=1e-5)
         inner = [n for run in counts for n in run[:-1]]
         # a barely trained drafter may have near ties, so one step may begin with another token
         right = sum(n > 1 for n in inner) / len(inner)
-        assert measured["held_out_first_right"] == pytest.approx(right, abs=1 / len(inner) + 1e-5)
+        assert measured[step - 1]["held_out_first_right"] == pytest.approx(right, abs=1 / len(inner) + 1e-5)
+
+
+def test_extended_training_equals_resumed_training_bit_by_bit(folder, tmp_path):
+    train(folder, tmp_path / "whole", 6)
+    for number in (8, 20, 40):  # changes of files at which the run is killed
+        out = tmp_path / str(number)
+        assert not survives(number, partial(train, folder, out, 6))
+        train(folder, out, 6)
+        assert weights(out) == weights(tmp_path / "whole")
+
+
+def test_seed_determines_trained_drafters(folder, tmp_path):
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        train(folder, tmp_path / name, 2, seed=seed)
+    a, b, c = (weights(tmp_path / name) for name in "abc")
+    assert a == b != c
+
+
+def test_training_writes_its_own_text_for_given_steps(folder, tmp_path):
+    prompts = tuple(prompt_of(text) for text in sums(60))
+    train(folder, tmp_path, 3, responses=None, prompts=prompts, held_out=("Question:",), max_new_tokens=8, batch_size=1)
+    written = rows(tmp_path / "responses.jsonl")
+    tokens = [len(row["prompt_ids"]) + len(row["response_ids"]) for row in written]
+    assert sum(tokens[:-1]) < 3 * ANCHORS / ANCHORS_PER_TOKEN <= sum(tokens)  # enough, but no more
+    card = (tmp_path / "README.md").read_text()
+    assert "tokens/s written, features for" in card
+    assert "minutes" not in card
 
 
 def test_mask_id_falls_back_without_tokenizer_mask(folder):
-    model, tokenizer = load_frozen(folder / "target")
-    special = tokenizer.mask_token
-    tokenizer.mask_token = None
-    assert mask_id(tokenizer, model, set(), None) == tokenizer.convert_tokens_to_ids(special)
-    assert mask_id(tokenizer, model, set(range(500)), None) == 511
+    target = load_target(str(folder / "target"), "float32")
+    special, target.tokenizer.mask_token = target.tokenizer.mask_token, None
+    assert mask_id(target, set(), None) == target.tokenizer.convert_tokens_to_ids(special)
+    assert mask_id(target, set(range(500)), None) == 511
 
 
 @pytest.mark.parametrize(
@@ -205,26 +257,33 @@ def test_mask_id_falls_back_without_tokenizer_mask(folder):
         ({"mask_token": "<|endoftext|>"}, "ends or pads this target's texts"),
         ({"mask_token": "e"}, "occurs in texts and cannot be the mask; choose an unused token with --mask-token"),
         ({"target_layer_ids": [1, 40]}, "this target has layers 0 to 2, but --target-layers names 1 40"),
-        ({"start": "x", "layers": 2, "target_layer_ids": [0]}, "leave out --layers, --target-layers"),
+        ({"draft_vocab_size": 600}, "must have 1 to 512 tokens, not 600"),
+        ({"start": "x", "layers": 2, "target_layer_ids": [0]}, "--start replaces --layers, --target-layers; leave"),
     ],
 )
 def test_training_refuses_settings_that_do_not_fit(folder, tmp_path, changed, sentence):
     with pytest.raises(InputError, match=sentence):
-        block(folder, tmp_path, **changed)
+        train(folder, tmp_path, **changed)
+    assert not (tmp_path / "training").exists()
+
+
+def test_responses_of_another_target_are_refused(folder, tmp_path):
+    (tmp_path / "r.jsonl").write_text('{"prompt_ids": [1, 2], "response_ids": [3, 600]}\n')
+    with pytest.raises(InputError, match="does not have; give responses of this target"):
+        train(folder, tmp_path / "out", responses=tmp_path / "r.jsonl")
 
 
 @torch.no_grad()
-def test_eagle3_unrolled_loss_equals_cached_chain(bundled):
+def test_eagle3_unrolled_loss_equals_cached_chain(bundled, monkeypatch):
     """The loss of a row equals the loss of a cached chain of drafts from that row, fed with the text."""
+    monkeypatch.setattr(drafters, "quick_autocast", nullcontext)
     target, drafter = bundled.models.target, bundled.models.eagle3
     ids, row, steps = torch.arange(2, 14)[None], 4, 3
-    target.model.set_attn_implementation("sdpa")
-    try:
-        objective = Unrolled(drafter, target.model, Eagle3Objective(steps, 0.5, 1))
-        loss, _ = objective(ids, torch.tensor([12]), torch.tensor([[row]]))
-        logits = target.model(ids).logits[0]
-    finally:
-        target.model.set_attn_implementation(ATTENTION)
+    objective = Unrolled(drafter, target.model, Eagle3Objective(steps, 0.5, 1))
+    read = ComputedFeatures(target.base, drafter.target_layer_ids, Responses(ids, ids[:, 0], ids[:, -1]))
+    given = read.rows(torch.tensor([0]), 12, objective.reads)
+    loss, _ = objective(ids, torch.tensor([12]), torch.tensor([[row]]), **given)
+    logits = target.model(ids).logits[0]
     cache = target.new_cache(16)
     target.forward(ids[0], torch.arange(12), cache, None, None)
     feature = drafter.project(target.features(drafter.target_layer_ids, slice(0, row + 1)))
@@ -264,18 +323,13 @@ def test_trained_drafter_config_is_written_last(folder, tmp_path, monkeypatch):
 
 
 def test_markov_head_and_draft_vocabulary_train_both_roles(folder, tmp_path):
-    drafter(folder, tmp_path / "start", 2)
-    for name, variable in (("dflash", False), ("vp", True)):
-        objective = BlockObjective(variable, anchors=4)
-        added = {"markov_rank": 8, "draft_vocab_size": 40}
-        block(folder, tmp_path / name, 9, objective, start=tmp_path / "start", **added)
-        losses = [json.loads(line)["loss"] for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
-        assert sum(losses[-3:]) < sum(losses[:3])
+    train(folder, tmp_path, 9, block_size=6, markov_rank=8, draft_vocab_size=40)
+    losses = [row["loss"] for row in rows(tmp_path / "training" / "metrics.jsonl")]
+    assert losses[-1] < losses[0]
+    for name in ("dflash", "vp"):
         assert not any("lm_head" in key for key in tensor_shapes(weight_files(str(tmp_path / name))))
-    with pytest.raises(InputError, match="--markov-rank and --draft-vocab-size need"):  # it already has a head
-        block(folder, tmp_path / "b", start=tmp_path / "vp", markov_rank=8)
-    drafters = {"drafter": str(tmp_path / "dflash"), "second_drafter": str(tmp_path / "vp")}
-    engine = load("tiny", target=str(folder / "target"), **drafters)
+    given = {"drafter": str(tmp_path / "dflash"), "second_drafter": str(tmp_path / "vp")}
+    engine = load("tiny", target=str(folder / "target"), **given)
     first, second, target = engine.models.first, engine.models.second, engine.models.target
     assert [(m.form.markov, m.form.draft_vocabulary) for m in (first, second)] == [("vanilla", 40)] * 2
     assert (first.form.second_role, second.form.second_role) == (False, True)
@@ -305,6 +359,64 @@ def test_markov_head_and_draft_vocabulary_train_both_roles(folder, tmp_path):
     assert loss > 0
 
 
+def form(folder, part):
+    return drafter_form(str(folder / part))
+
+
+def test_plain_drafter_is_trained_alone_in_its_own_layout(folder, tmp_path):
+    train(folder, tmp_path / "plain", 2, only="first", markov_rank=0, layers=1)
+    assert sorted(path.name for path in (tmp_path / "plain").iterdir() if path.is_dir()) == ["dflash", "training"]
+    config = json.loads((tmp_path / "plain" / "dflash" / "config.json").read_text())
+    assert config["architectures"] == ["DFlashDraftModel"]
+    made = form(tmp_path / "plain", "dflash")
+    assert (made.draft_vocabulary, made.markov, made.block_size, made.second_role) == (None, None, 8, False)
+    card = (tmp_path / "plain" / "README.md").read_text()
+    assert "\nA DFlash drafter (`dflash/`), trained by" in card
+    assert "--method dflash" in card
+    assert "no Markov head" in card
+    assert "VP-Drafter" not in card
+    engine = load(str(tmp_path / "plain"))
+    plain = engine.generate("Question: Tom", DecodeConfig("autoregressive", 12))
+    assert engine.generate("Question: Tom", DecodeConfig("dflash", 12)).token_ids == plain.token_ids
+
+
+def test_start_determines_continued_drafters(folder, tmp_path):
+    shape = {"layers": 1, "block_size": 5, "markov_rank": 4, "draft_vocab_size": 30, "target_layer_ids": [0, 2]}
+    train(folder, tmp_path / "a", 2, **shape)
+    train(folder, tmp_path / "b", 1, start=tmp_path / "a")
+    for part in ("dflash", "vp"):
+        assert form(tmp_path / "b", part) == form(tmp_path / "a", part)
+    # the step with the first learning rate of a schedule changes little
+    old, new = (load(str(tmp_path / name)).models.first.fc.weight for name in "ab")
+    assert 0 < (old - new).norm() < 0.1 * old.norm()
+    with pytest.raises(InputError, match="neither dflash/ nor vp/; to continue from the folder of a single drafter"):
+        train(folder, tmp_path / "c", start=tmp_path / "a" / "dflash")
+
+
+def test_missing_drafter_starts_from_the_other(folder, tmp_path):
+    train(folder, tmp_path / "one", 1, only="first", block_size=5)
+    train(folder, tmp_path / "two", 1, only="second", start=tmp_path / "one" / "dflash")
+    train(folder, tmp_path / "both", 1, start=tmp_path / "two")
+    assert form(tmp_path / "two", "vp") == replace(form(tmp_path / "one", "dflash"), second_role=True)
+    assert [form(tmp_path / "both", part).second_role for part in ("dflash", "vp")] == [False, True]
+    assert "α was not measured: a VP-Drafter drafts after" in (tmp_path / "two" / "README.md").read_text()
+
+
+def test_second_drafter_is_measured_after_first_of_start(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("d2sd.train.pair.FEWEST_TEXTS", 1)
+    monkeypatch.setattr("d2sd.train.pair.HELD_OUT_TOKENS", 6)
+    train(folder, tmp_path / "a", 1, block_size=5)
+    train(folder, tmp_path / "b", 1, only="second", start=tmp_path / "a", held_out=(prompt_of(sums(1)[0]),))
+    assert not (tmp_path / "b" / "dflash").exists()
+    (row,) = rows(tmp_path / "b" / "training" / "metrics.jsonl")
+    assert row["d2sd_acceptance_length"] >= 1
+    assert "held_out_acceptance_length" not in row
+    card = (tmp_path / "b" / "README.md").read_text()
+    assert f"α {row['d2sd_acceptance_length']:.2f} with `d2sd` on 1 held-out text." in card
+    assert "| step | α `d2sd` | draft length in training |" in card
+    assert "temperature |" not in card
+
+
 # Targets with linear attention, experts, sinks or scales.
 
 SHAPE = {"layers": 2, "block_size": 5, "target_layer_ids": [0, 2], "mask_token": "<|mask|>"}
@@ -319,15 +431,17 @@ def typed(tokenizer, tmp_path, request):
     return target
 
 
-def test_training_features_equal_decoding_features(typed, tmp_path):
+def test_training_features_equal_decoding_features(typed, tmp_path, monkeypatch):
+    monkeypatch.setattr(drafters, "quick_autocast", nullcontext)
     target, ids = typed, torch.arange(2, 22)
     target.taps.add([0, 1])
     with torch.no_grad():
         target.forward(ids, torch.arange(20), target.new_cache(24), None, None)
         decoding = target.features([0, 1], slice(0, 20))
-        model, _ = load_frozen(tmp_path / "target")
-        hidden = model.model(input_ids=ids[None], use_cache=False, output_hidden_states=True).hidden_states
-    torch.testing.assert_close(torch.cat([hidden[1], hidden[2]], -1), decoding, atol=1e-4, rtol=1e-4)
+    trained, length = load_target(str(tmp_path / "target"), "float32", batched=True), torch.tensor([20])
+    features = features_of(trained, [0, 1], Responses(ids[None], length // 2, length), stored=False)
+    read = features.rows(torch.tensor([0]), 20, ["features"])["features"]
+    torch.testing.assert_close(read, decoding, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["granite", "gemma4_text"])
@@ -346,19 +460,18 @@ def test_drafters_of_all_kinds_train_and_draft(tmp_path):
     """Trains DFlash, VP-Drafter and EAGLE-3; each drafter loads and drafts without changing the text."""
     text, loop = tmp_path / "r.jsonl", LoopConfig(2, batch_size=2, save_every=1000, log_every=1)
     regenerate_responses(tmp_path / "target", [[p] for p in PROMPTS], text, RegenerateConfig(2, 16))
-    folders = {name: str(tmp_path / name) for name in ("target", "dflash", "vp", "eagle3")}
-
-    def settings(name, objective, **more):
-        paths = {"target": tmp_path / "target", "responses": text, "out": tmp_path / name}
-        return {**paths, "loop": loop, "objective": objective, **more}
-
-    train_drafter(BlockTraining(**settings("dflash", BlockObjective(anchors=4), **SHAPE)))
-    train_drafter(BlockTraining(**settings("vp", BlockObjective(True, anchors=4), start=tmp_path / "dflash")))
-    train_eagle3(Eagle3Training(**settings("eagle3", Eagle3Objective(2, 0.8, 4), target_layer_ids=[0, 1, 0])))
-    plain = None
-    for method, drafter in (("autoregressive", "dflash"), ("d2sd", "dflash"), ("eagle3", "eagle3")):
-        models = {"drafter": folders[drafter]} | ({"second_drafter": folders["vp"]} if method == "d2sd" else {})
-        engine = load("tiny", target=folders["target"], **models)
-        ids = engine.generate(PROMPTS[0], DecodeConfig(method, 12)).token_ids
-        plain = plain or ids
-        assert ids == plain
+    given = {"target": tmp_path / "target", "responses": text}
+    train_pair(PairTraining(**given, out=tmp_path / "pair", steps=2, batch_size=2, **SHAPE))
+    train_eagle3(
+        Eagle3Training(
+            **given,
+            out=tmp_path / "eagle3",
+            loop=loop,
+            objective=Eagle3Objective(2, 0.8, 4),
+            target_layer_ids=[0, 1, 0],
+        )
+    )
+    engines = load(str(tmp_path / "pair")), load(target=str(tmp_path / "target"), drafter=str(tmp_path / "eagle3"))
+    plain = engines[0].generate(PROMPTS[0], DecodeConfig("autoregressive", 12)).token_ids
+    for method, engine in zip(("d2sd", "eagle3"), engines, strict=True):
+        assert engine.generate(PROMPTS[0], DecodeConfig(method, 12)).token_ids == plain

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from d2sd.train.loop import train
+from d2sd.train.loop import Loop
 from d2sd.train.settings import LoopConfig
 from tests.clocks import Ticking
 from tests.train.kills import survives
@@ -40,7 +40,7 @@ class Fit(nn.Module):
 
 def run(out, net, sample=lambda index, _: {"x": ROWS[index]}, save=None, **more):
     config = LoopConfig(**{"steps": 12, "batch_size": 4, "log_every": 1, **more})
-    train(net, len(ROWS), sample, out, config, save=save)
+    Loop(net, len(ROWS), sample, out, config).run(keep=save and (lambda step: save(out / f"step-{step}")))
     return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
 
 
@@ -120,7 +120,7 @@ def test_training_for_given_seconds_measures_five_points(tmp_path):
     points = []
     config = LoopConfig(1000, batch_size=4, seconds=1.0, save_every=200, log_every=10**6)
     sample, measure = lambda index, _: {"x": ROWS[index]}, lambda last: points.append(last) or {"a": 1.0}
-    train(Fit(), len(ROWS), sample, tmp_path, config, measure, clock=Ticking(1 / 128))
+    Loop(Fit(), len(ROWS), sample, tmp_path, config, clock=Ticking(1 / 128)).run(measure)
     state = json.loads((tmp_path / "checkpoint" / "state.json").read_text())
     assert points == [False] * 4 + [True]
     assert state["seconds"] == pytest.approx(1.0, abs=0.02)
@@ -131,7 +131,7 @@ def test_progress_of_timed_training_gives_time_and_step(tmp_path, capsys, monkey
     monkeypatch.setattr("d2sd.trace.text.SECONDS", 0.0)
     sample = lambda index, _: {"x": ROWS[index]}  # noqa: E731
     config = LoopConfig(1000, batch_size=4, seconds=120.0, log_every=10**6)
-    train(Fit(), len(ROWS), sample, tmp_path, config, note="pair", clock=Ticking(8))
+    Loop(Fit(), len(ROWS), sample, tmp_path, config, clock=Ticking(8)).run(note="pair")
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("pair")]
     state = json.loads((tmp_path / "checkpoint" / "state.json").read_text())
     assert lines[0] == "pair: 0:08 of 2:00, step 0"

@@ -9,12 +9,13 @@ import torch
 from torch import nn
 
 from d2sd import load
+from d2sd.folders.loading import load_target
 from d2sd.folders.weights import weights_digest
 from d2sd.nets.dtypes import HalfLinear, can_mix, halve, halved
 from d2sd.train import loop
 from d2sd.train.loop import Float32Muon, make_optimizers
 from d2sd.train.settings import LoopConfig, RegenerateConfig
-from d2sd.train.text import load_writer, respond_to
+from d2sd.train.text import respond_to
 
 
 def test_float32_muon_matches_torch_muon():
@@ -51,19 +52,19 @@ def test_precision_and_optimizer_follow_quick_bfloat16(quick, monkeypatch, tmp_p
             seen.append(found.dtype)
             return found.square().mean(), {}
 
-    loop.train(Objective(), 4, lambda index, _: {"x": torch.ones(len(index), 4)}, tmp_path, LoopConfig(1, batch_size=2))
+    sample = lambda index, _: {"x": torch.ones(len(index), 4)}  # noqa: E731
+    loop.Loop(Objective(), 4, sample, tmp_path, LoopConfig(1, batch_size=2)).run()
     assert seen == [torch.bfloat16 if quick else torch.float32]
     name = "bfloat16; optimizers: Muon" if quick else "float32; optimizers: Float32Muon"
     assert f"Training in {name}." in capsys.readouterr().err
 
 
 @pytest.mark.skipif(not can_mix(), reason="this machine has no products of float32 rows with float16 weights")
-def test_load_writer_mixed_uses_half_precision_weights(capsys):
+def test_batched_target_in_mixed_uses_half_precision_weights():
     tiny = load("tiny").models.target
-    plain = load_writer("assets/models/tiny/target", None)
+    plain = load_target("assets/models/tiny/target", batched=True)
     assert not halved(plain.base.layers)  # small weights are read quickly in any case
-    writer = load_writer("assets/models/tiny/target", "mixed")
-    assert capsys.readouterr().err.splitlines()[-1].endswith("writes in mixed.")
+    writer = load_target("assets/models/tiny/target", "mixed", batched=True)
     layer = writer.base.layers[0].mlp.gate_proj
     assert isinstance(layer, HalfLinear)
     x = torch.randn(5, tiny.config.hidden_size)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from d2sd.folders.loading import load_target
 from d2sd.nets.passes import PassRecorder
 from d2sd.train import features, pair, plan
 from d2sd.train.eagle3 import train_eagle3
@@ -13,7 +14,7 @@ from d2sd.train.features import read_features
 from d2sd.train.joint import PairObjective
 from d2sd.train.pair import train_pair
 from d2sd.train.settings import Eagle3Objective, Eagle3Training, LoopConfig, PairTraining, RegenerateConfig
-from d2sd.train.text import load_writer, read_responses
+from d2sd.train.text import read_responses
 from d2sd.train.writer import WriterRequest, write
 from tests.clocks import Ticking
 from tests.pretended_gpu import OnGpu, one_gpu
@@ -37,7 +38,7 @@ def gpu(run):
 @pytest.fixture
 def target(gpu, run):
     """The target on the GPU."""
-    return load_writer(run / "target", "float32")
+    return load_target(str(run / "target"), "float32", batched=True)
 
 
 def texts_of(target):
@@ -48,7 +49,7 @@ def texts_of(target):
 
 @pytest.fixture(scope="module")
 def on_cpu(run):
-    return texts_of(load_writer(run / "target", "float32"))
+    return texts_of(load_target(str(run / "target"), "float32", batched=True))
 
 
 def test_writer_graph_gives_texts_of_cpu(target, on_cpu):

@@ -17,6 +17,7 @@ from d2sd import DecodeConfig, load
 from d2sd.calibration.alternatives import GRID
 from d2sd.errors import InputError
 from d2sd.folders.fingerprint import changes_since
+from d2sd.folders.loading import load_target
 from d2sd.folders.model_sets import named_from
 from d2sd.train import pair, plan
 from d2sd.train.acceptance import HeldOut
@@ -24,7 +25,7 @@ from d2sd.train.joint import held_out_temperature
 from d2sd.train.pair import State, train_pair
 from d2sd.train.plan import Speeds, divide
 from d2sd.train.settings import PairTraining, RegenerateConfig
-from d2sd.train.text import Responses, load_writer, respond_to
+from d2sd.train.text import Responses, respond_to
 from tests.clocks import Ticking
 from tests.train.texts import prompt_of, rows, save_target, sums
 
@@ -160,7 +161,7 @@ def test_train_pair_writes_questions_for_chat_model(target, tmp_path, monkeypatc
     tokenizer.save_pretrained(chat)
     out = tmp_path / "out"
 
-    def stop(*_):
+    def stop(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(pair, "features_of", stop)  # all texts are written by then
@@ -177,9 +178,9 @@ def test_train_pair_writes_questions_for_chat_model(target, tmp_path, monkeypatc
 def test_state_keeps_time_of_running_stage(tmp_path, monkeypatch):
     monkeypatch.setattr(pair, "KEPT_EVERY", 3)
     state = State(tmp_path / "pair.json", {}, Ticking(1))
-    with state.stage("writing") as over:
+    with state.stage("writing"):
         for _ in range(10):
-            over()
+            state.over()
         killed = State(tmp_path / "pair.json", {}, Ticking(1))
         assert 7 < killed.spent < state.spent
         assert not killed.done
@@ -187,7 +188,7 @@ def test_state_keeps_time_of_running_stage(tmp_path, monkeypatch):
 
 
 def test_held_out_leaves_out_texts_without_drafts_and_of_other_models(target, capsys):
-    writer = load_writer(target, None)
+    writer = load_target(str(target), batched=True)
     prompts = [list(writer.tokenizer(prompt_of(text))["input_ids"]) for text in sums(3)]
     first, second, third = respond_to(writer, prompts, RegenerateConfig(max_new_tokens=8))
     other = [*second[:-1], (second[-1] + 1) % 500]
@@ -203,7 +204,9 @@ def test_acceptance_is_measured_on_at_least_ten_texts():
         ([64] * 9, 400, (0, 9, 32)),
     ):
         assert plan.points_of(lengths, 0.1, seconds) == expected
-    assert pair.acceptance([], 1).endswith("1 held-out text could be used, but at least 10 are needed")
+    assert pair.acceptance([], 1).endswith(
+        "1 held-out text could be used, but at least 10 are needed; give more with --held-out"
+    )
 
 
 def outcomes_of(temperatures, count=60):
@@ -214,10 +217,11 @@ def outcomes_of(temperatures, count=60):
     for number in range(count):
         chance, draw = (odds / temperatures[number % 2]).sigmoid(), torch.Generator().manual_seed(number)
         texts.append((sure, torch.rand(24, generator=draw) < chance))
-    first = SimpleNamespace(drafter=SimpleNamespace(device="cpu"), outcomes=lambda _, ids, **__: texts[int(ids)])
-    draw = lambda *_: {"prefixes": torch.zeros(1, 1)}  # noqa: E731
+    first = SimpleNamespace(
+        drafter=SimpleNamespace(device="cpu"), outcomes=lambda _, ids, **__: texts[int(ids)], draw=lambda *_: {}
+    )
     ones = torch.ones(count, dtype=torch.long)
-    return SimpleNamespace(first=first, draw=draw), Responses(torch.arange(count)[:, None], ones, ones)
+    return first, Responses(torch.arange(count)[:, None], ones, ones)
 
 
 @pytest.mark.parametrize(("temperatures", "divided"), [((2, 2), True), ((1, 1), False), ((2, 0.8), False)])
@@ -251,8 +255,8 @@ def test_divide_adds_text_before_training():
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"minutes": float("nan")}, "minutes, layers, Markov rank and new tokens must be numbers above 0"),
-        ({"minutes": 0}, "minutes, layers, Markov rank and new tokens must be numbers above 0"),
+        ({"minutes": float("nan")}, "--minutes must be a number above 0"),
+        ({"minutes": 0}, "--minutes must be a number above 0"),
         ({"prompts": ()}, "give texts to continue with --prompts"),  # the target has no chat template
         ({"prompts": ("Question: Tom",)}, "give 10 or more with --prompts"),
     ],

@@ -77,7 +77,7 @@ def test_write_cuts_texts_at_time_limit(tiny):
 
 
 def test_regenerate_answers_every_turn_of_conversation(chat_target, tmp_path, monkeypatch):
-    monkeypatch.setattr("d2sd.train.text.load_writer", lambda *_: chat_target)
+    monkeypatch.setattr("d2sd.train.text.load_target", lambda *_, **__: chat_target)
     turns = [["What is 1 + 2?", "And 3 more?", "And 4?"], ["Hello"]]
     with pytest.raises(InputError, match="add --chat"):
         regenerate_responses(TINY, turns, tmp_path / "r.jsonl", CONFIG)
@@ -103,7 +103,7 @@ def numbered(chat_target, monkeypatch):
         for request in requests:
             yield request, [*target.tokenizer(f"the number {next(numbers)}?")["input_ids"], *target.end_ids]
 
-    monkeypatch.setattr(texts, "load_writer", lambda *_: target)
+    monkeypatch.setattr(texts, "load_target", lambda *_, **__: target)
     monkeypatch.setattr(texts, "write", write)
     return lambda out: ask(target, ["What is ", "Add "], 5, out, QUESTIONS)
 

@@ -7,7 +7,6 @@ import json
 import shutil
 
 import pytest
-import torch
 from safetensors.torch import load_file, save_file
 
 from d2sd.folders.fingerprint import MOST_BYTES, NAME, changes_since, fingerprint, write_fingerprint
