@@ -424,11 +424,23 @@ FAULTS = {
     "train regenerate --target tiny --prompts {}/turns.jsonl --out {}/r": "add --chat",
     "train regenerate --target tiny --prompts {}/turns.jsonl --out {}/r --chat": "tiny/target has no chat template",
     "train pair --target {}/nosuch/a --out {}/pair": "there is no such folder",
-    "train pair --target tiny --out {}/pair --minutes 0": "minutes, layers",
-    "train dflash --target tiny --out {}/d --responses {}/nosuch": "there is no response file",
-    "train vp --target tiny --out {}/d --responses {}/empty.txt": "empty.txt is empty",
-    "train vp --target tiny --out {}/d --responses {}/turns.jsonl": "has no field 'prompt_ids'",
-    "train vp --target tiny --out {}/d --responses {}/responses.jsonl --start {}/empty": "empty: it has no config.json",
+    "train pair --target tiny --out {}/pair --minutes 0": "--minutes must be a number above 0",
+    "train pair --target tiny --out {}/pair --steps 0": "--steps must be at least 1, not 0",
+    "train pair --target tiny --out {}/pair --markov-rank -1": "--markov-rank must be at least 0",
+    "train pair --target tiny --out {}/pair --steps 9 --minutes 1": "--steps replaces --minutes; leave out one",
+    "train pair --target tiny --out {}/pair --responses {}/responses.jsonl --prompts {}/turns.jsonl": "--responses replaces --prompts",
+    "train pair --target tiny --out {}/pair --responses {}/nosuch": "there is no response file",
+    "train pair --target tiny --out {}/pair --responses {}/empty.txt": "empty.txt is empty",
+    "train pair --target tiny --out {}/pair --responses {}/turns.jsonl": "has no field 'prompt_ids'",
+    "train pair --target tiny --out {}/pair --start {tiny} --layers 2 --target-layers 1": "--start replaces --layers, --target-layers",
+    "train pair --target tiny --out {}/pair --start {}/empty": "has neither dflash/ nor vp/",
+    "train pair --target tiny --out {}/pair --only first --start {}/empty": "empty: it has no config.json",
+    "train pair --target tiny --out {}/pair --only first --start {tiny}/eagle3": "it is not a block drafter",
+    "train pair --target tiny --out {}/pair --only first --start {tiny}/dspark": "only DFlash drafters",
+    "train pair --target tiny --out {}/pair --only second --held-out {}/turns.jsonl": "--held-out measures a VP-Drafter after",
+    "train pair --target tiny --out {}/former": "d2sd train pair --only second --start {}/former/step-9 --responses",
+    "train dflash --target tiny --responses x --out dflash": "train dflash is now d2sd train pair --only first",
+    "train vp": "train vp is now d2sd train pair --only second",
     "train eagle3 --target tiny --out {}/d --responses {}/responses.jsonl --held-out {}/nosuch": "there is no prompt file",
     "train eagle3 --target tiny --out {}/d --responses {}/responses.jsonl --steps 0": "steps, batch size",
     "train recipe smollm2 --target {}/empty --out {}/r": "empty: it has no config.json",
@@ -458,11 +470,13 @@ print(json.dumps(faults))
 
 @pytest.fixture
 def faulty_files(tmp_path):
-    for folder in ("empty", "json", "set/target", "vp"):
+    for folder in ("empty", "json", "set/target", "vp", "former/step-9"):
         (tmp_path / folder).mkdir(parents=True)
     config = json.loads((TINY / "vp" / "config.json").read_text())
     config["dflash_config"]["role"] = "second"
-    (tmp_path / "vp" / "config.json").write_text(json.dumps(config))
+    for folder in ("vp", "former/step-9"):
+        (tmp_path / folder / "config.json").write_text(json.dumps(config))
+    (tmp_path / "former" / "metrics.jsonl").touch()
     (tmp_path / "json" / "config.json").write_text("{")
     (tmp_path / "empty.txt").touch()
     (tmp_path / "long.txt").write_text("a" * 200_001)
@@ -481,4 +495,4 @@ def test_faults_known_without_torch_are_found_before_torch_is_imported(faulty_fi
     for line, sentence, (status, said) in zip(lines, FAULTS.values(), json.loads(done.stdout).values(), strict=True):
         assert (status, said.count("\n")) == (2, 1), (line, said)
         assert said.startswith("error: "), line
-        assert sentence in said, line
+        assert sentence.format(faulty_files) in said, line

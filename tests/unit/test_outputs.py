@@ -153,8 +153,6 @@ def test_calibrate_folder_must_be_empty(tmp_path, capsys):
     "stage",
     [
         "pair --target x --out {folder}",
-        "dflash --target x --responses r --out {folder}",
-        "vp --target x --responses r --out {folder}",
         "eagle3 --target x --responses r --out {folder}",
         "recipe smollm2 --out {folder}",
         "regenerate --target x --prompts p --out {folder}/notes",
@@ -167,8 +165,8 @@ def test_train_refuses_output_that_it_did_not_begin(tmp_path, capsys, stage):
 
 
 def test_train_refuses_start_as_output(tmp_path, capsys):
-    (tmp_path / "vp" / "checkpoint").mkdir(parents=True)
-    asked = ["train", "vp", "--target", "x", "--responses", "r", "--start", tmp_path / "vp", "--out", tmp_path / "vp"]
+    (tmp_path / "vp").mkdir(parents=True)
+    asked = ["train", "pair", "--target", "x", "--start", tmp_path / "vp", "--out", tmp_path / "vp"]
     assert "is an input of this command" in refused(capsys, *asked)
 
 
