@@ -66,16 +66,25 @@ def stages(work: Path) -> list[Stage]:
     """
     target, prompts, responses = (str(work / name) for name in ("target", "prompts.jsonl", "r.jsonl"))
     chat, target_option = str(work / "chat"), ["--target", target]
-    drafter = [*target_option, "--responses", responses, "--steps", "60", "--save-every", "5", "--keep-every", "20"]
-    block = [*drafter, "--block-size", "4", "--layers", "1", "--held-out", str(work / "held-out.jsonl")]
+    drafter = [*target_option, "--responses", responses, "--steps", "60", "--keep-every", "20"]
+    block = ["pair", *drafter, "--block-size", "4", "--layers", "1"]
     commands = {
-        "regenerate": [*target_option, "--prompts", prompts, "--batch-size", "8", "--max-new-tokens", "24"],
-        "dflash": block,
-        "vp": block,
-        "eagle3": [*drafter, "--target-layers", "0", "0", "0"],
+        "regenerate": [
+            "regenerate",
+            *target_option,
+            "--prompts",
+            prompts,
+            "--batch-size",
+            "8",
+            "--max-new-tokens",
+            "24",
+        ],
+        "steps": [*block, "--held-out", str(work / "held-out.jsonl")],
+        "second": [*block, "--only", "second"],
+        "eagle3": ["eagle3", *drafter, "--save-every", "5", "--target-layers", "0", "0", "0"],
     }
     made = [
-        Stage(name, ["train", name, *given], work / name / ("out.jsonl" if name == "regenerate" else "out"))
+        Stage(name, ["train", *given], work / name / ("out.jsonl" if name == "regenerate" else "out"))
         for name, given in commands.items()
     ]
     short = ["--minutes", "0.2", "--prompts", str(work / "few.jsonl")]
@@ -100,7 +109,7 @@ def prepare(work: Path) -> int:
     regenerate_responses(work / "target", [[prompt_of(text)] for text in texts[:20]], work / "r.jsonl", answers)
     shutil.copytree(work / "target", work / "chat")
     (work / "chat" / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8")
-    for name, some in (("prompts", texts), ("few", texts[:12]), ("held-out", texts[20:24])):
+    for name, some in (("prompts", texts), ("few", texts[:12]), ("held-out", texts[20:32])):
         lines = (json.dumps({"prompt": prompt_of(text)}) + "\n" for text in some)
         (work / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
     return 0

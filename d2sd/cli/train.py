@@ -15,27 +15,20 @@ from d2sd.cli.common import add_command, ended_at_once
 from d2sd.cli.outputs import add_output
 from d2sd.config import DTYPE_NAMES, DecodeConfig
 from d2sd.errors import InputError, require
-from d2sd.folders.configs import drafter_kind
 from d2sd.folders.model_sets import check_models, resolve
 from d2sd.logs.serving import Server
-from d2sd.train.files import check_turns, read_conversations, training_step
-from d2sd.train.settings import (
-    BATCH,
-    BLOCK_SIZE,
-    LAYERS,
-    MARKOV_RANK,
-    MINUTES,
-    NEW_TOKENS,
-    ROLES,
-    Eagle3Training,
-    LoopConfig,
-    PairTraining,
-    RegenerateConfig,
-)
+from d2sd.train.files import check_turns, read_conversations
+from d2sd.train.settings import ROLES, Eagle3Training, LoopConfig, PairTraining, RegenerateConfig
 
+# Options of ``train pair`` → the options that they replace
+REPLACED = {
+    "steps": ["minutes"],
+    "responses": ["prompts", "max_new_tokens"],
+    "start": ["layers", "block_size", "target_layer_ids", "mask_token", "draft_vocab_size", "markov_rank"],
+}
 T = TypeVar("T")
 TARGET, JSONL, PROMPTS = "FOLDER|HUB-ID|NAME", "FILE.jsonl", "FILE.jsonl|ORG/NAME:SPLIT:COLUMN"
-# files that mark an output folder of ``train pair``, and one of ``train eagle3`` or of the former ``train dflash`` and ``train vp``
+# Files that mark outputs of ``train pair``, and of ``train eagle3`` and the former ``train dflash`` and ``train vp``.
 PAIR, LOOP = "/pair.json", "/metrics.jsonl"
 FORMER = {
     "dflash": "first",
@@ -51,38 +44,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_pair(stage("pair", "train a DFlash drafter and a VP-Drafter, for the given minutes or steps"))
     _add_regenerate(stage("regenerate", "let the target write responses to prompts"))
     _add_eagle3(stage("eagle3", "train an EAGLE-3 drafter on the target's responses"))
-    _add_recipe(stage("recipe", "train the drafters of a known target: a pair, then EAGLE-3"))
+    recipe = stage("recipe", "train the drafters of a known target: a pair, then EAGLE-3")
+    _add_recipe(recipe)
     for parser in stages.choices.values():
-        _show_defaults(parser)
-    for name in FORMER:
-        setattr(stages.add_parser(name), "parse_known_args", partial(_refuse_former, name))  # noqa: B010
+        parser.add_argument("--target", help="target model; NAME: a target from `d2sd get`", metavar=TARGET, required=parser is not recipe)  # fmt: skip
+    for name, role in FORMER.items():
+        setattr(stages.add_parser(name), "parse_known_args", partial(_refuse_former, name, role))  # noqa: B010
 
 
-def _refuse_former(name: str, *_: Any) -> Any:
-    raise InputError(f"train {name} is now d2sd train pair --only {FORMER[name]} --responses FILE.jsonl --out FOLDER (all options: d2sd train pair --help)")  # fmt: skip
-
-
-def _show_defaults(parser: argparse.ArgumentParser) -> None:
-    """Adds the default of every option to its help text, unless the text already states it."""
-    for action in parser._actions:
-        valued = action.nargs != 0 and isinstance(action.default, int | float | str)  # excludes flags
-        if valued and "default" not in (action.help or ""):
-            action.help = f"{action.help or ''} (default: %(default)s)".strip()
+def _refuse_former(name: str, role: str, *_: Any) -> Any:
+    raise InputError(f"train {name} is now d2sd train pair --only {role} --responses FILE.jsonl --out FOLDER")
 
 
 def _option_adder(parser: argparse.ArgumentParser, training: type) -> Callable[..., None]:
     """Returns a function that adds an option, given its flag, its help text and further arguments of ``add_argument``.
 
     training: class of settings. If its field with the option's name, or that of its ``loop``, has a number or text as default, the
-        option gets this default and its type.
+        option gets its type, and the help text states the default. Without the option, the parsed arguments lack it, except for a
+        field of the ``loop``.
     """
     defaults: dict[str, Any] = {field.name: field.default for field in fields(training)}
-    defaults |= asdict(defaults["loop"]) if "loop" in defaults else {}
+    loop = asdict(defaults["loop"]) if "loop" in defaults else {}
+    defaults |= loop
 
     def add(flag: str, text: str, **options: Any) -> None:
-        default = defaults.get(flag.strip("-").replace("-", "_"))
+        name = flag.strip("-").replace("-", "_")
+        default = defaults.get(name)
         if type(default) in (int, float, str):
-            options = {"type": type(default), "default": default, **options}
+            text = text if "default" in text else f"{text} (default: {default})"
+            options = {"type": type(default), "default": loop.get(name, argparse.SUPPRESS), **options}
         parser.add_argument(flag, help=text, **options)
 
     return add
@@ -90,50 +80,33 @@ def _option_adder(parser: argparse.ArgumentParser, training: type) -> Callable[.
 
 def _add_pair(parser: argparse.ArgumentParser) -> None:
     add = _option_adder(parser, PairTraining)
-    add("--target", "target model; NAME: a target from `d2sd get`", required=True, metavar=TARGET)
     add_output(
         parser, "--out", folder=True, markers=(PAIR, LOOP), type=Path, required=True, metavar="FOLDER",
         help="folder of the drafters and their training data; to resume an interrupted run, name its folder",
     )  # fmt: skip
-    add("--minutes", f"time for the whole run (default: {MINUTES:g})", type=float)
-    add(
-        "--steps",
-        "train N steps instead, however long they take; may be raised when the command is run again",
-        type=int,
-        metavar="N",
-    )
-    add("--only", "train only one of the drafters: first (DFlash) or second (VP-Drafter)", choices=ROLES)
+    add("--minutes", "time for the whole run")
+    add("--steps", "train N steps instead; may be raised when the command is run again", type=int, metavar="N")
+    add("--only", "train only the DFlash drafter (first) or only the VP-Drafter (second)", choices=ROLES)
     add("--prompts", "typical questions of users; a chat model writes more questions if needed", nargs="+", default=[], metavar=PROMPTS)  # fmt: skip
+    add("--responses", "train on this file of `d2sd train regenerate` instead", type=Path, metavar=JSONL)
+    add("--held-out", "prompts to measure α on (default: some of --prompts, which are then not trained on)", nargs="+", default=[], metavar=PROMPTS)  # fmt: skip
     add(
-        "--responses",
-        "train on this file of `d2sd train regenerate`, instead of on answers to --prompts",
+        "--start",
+        "continue drafters: a folder with dflash/ or vp/ or, with --only, a drafter",
         type=Path,
-        metavar=JSONL,
+        metavar="FOLDER",
     )
-    add("--held-out", "prompts to measure α on (default: some of the training prompts, which are then not trained on; with --responses, "
-        "α is not measured)", nargs="+", default=[], metavar=PROMPTS)  # fmt: skip
-    add("--start", "continue the training of drafters: a folder with dflash/ or vp/ or, with --only, that of a drafter (default: new drafters)", type=Path, metavar="FOLDER")  # fmt: skip
-    add("--layers", f"layers of a new drafter (default: {LAYERS})", type=int)
-    add("--block-size", f"γ of a new drafter, anchor included (default: {BLOCK_SIZE})", type=int, metavar="G")
+    add("--layers", "layers of a new drafter")
+    add("--block-size", "γ of a new drafter, anchor included", metavar="G")
     add("--target-layers", "target layers that a new drafter reads (default: five, evenly spaced)", type=int, nargs="+", dest="target_layer_ids", metavar="N")  # fmt: skip
     add("--mask-token", "mask token of a new drafter; must occur in no text (default: the tokenizer's mask token, else an unused token)", metavar="TEXT")  # fmt: skip
-    add("--draft-vocab-size", "draft the D most frequent tokens (default: 16384; all tokens if the vocabulary is smaller, or without a Markov head)", type=int, metavar="D")  # fmt: skip
-    add(
-        "--markov-rank",
-        f"rank of DSpark's Markov head of a new drafter; 0: no head (default: {MARKOV_RANK})",
-        type=int,
-        metavar="R",
-    )
-    add(
-        "--batch-size",
-        f"sequences per training step (default: chosen for the time; {BATCH} with --steps)",
-        type=int,
-        metavar="B",
-    )
-    add("--max-new-tokens", f"maximum tokens of an answer (default: {NEW_TOKENS})", type=int, metavar="N")
+    add("--draft-vocab-size", "draft the D most frequent tokens (default: 16384; all if there are fewer or no Markov head)", type=int, metavar="D")  # fmt: skip
+    add("--markov-rank", "rank of a new drafter's Markov head; 0: no head", metavar="R")
+    add("--batch-size", "sequences per step (default: chosen for the time, or 12)", type=int)
+    add("--max-new-tokens", "maximum tokens of an answer")
     add(
         "--keep-every",
-        "save drafters to new folders dflash/step-… and vp/step-… every N steps; 0: save only the newest",
+        "keep the drafters of every N-th step in new folders dflash/step-… and vp/step-…; 0: none",
         metavar="N",
     )
     add("--seed", "seed of all random choices")
@@ -144,7 +117,6 @@ def _add_pair(parser: argparse.ArgumentParser) -> None:
 
 def _add_regenerate(parser: argparse.ArgumentParser) -> None:
     add = _option_adder(parser, RegenerateConfig)
-    add("--target", "target model; NAME: a target from `d2sd get`", required=True, metavar=TARGET)
     add("--prompts", "file of prompts (lines with prompt) or of conversations (lines with turns or messages; the target answers every "
         "turn), or a column of a hub data set (needs the package datasets)", nargs="+", required=True, metavar=PROMPTS)  # fmt: skip
     add("--chat", "put prompts into the target's chat template", action="store_true")
@@ -159,7 +131,6 @@ def _add_regenerate(parser: argparse.ArgumentParser) -> None:
 
 def _add_eagle3(parser: argparse.ArgumentParser) -> None:
     add = _option_adder(parser, Eagle3Training)
-    add("--target", "target model; NAME: a target from `d2sd get`", required=True, metavar=TARGET)
     add("--responses", "file written by `d2sd train regenerate`", type=Path, required=True, metavar=JSONL)
     add_output(
         parser, "--out", folder=True, markers=(LOOP,), type=Path, required=True, metavar="FOLDER",
@@ -182,9 +153,8 @@ def _add_eagle3(parser: argparse.ArgumentParser) -> None:
 def _add_recipe(parser: argparse.ArgumentParser) -> None:
     add = _option_adder(parser, PairTraining)
     add("name", "known target", choices=("smollm2",))
-    add("--target", "target (default: from `d2sd get NAME`)", metavar="FOLDER|HUB-ID")
     add("--prompts", "more questions, in addition to those that the target writes", nargs="+", default=[], metavar=PROMPTS)  # fmt: skip
-    add("--minutes", "time for all drafters", type=float, default=MINUTES)
+    add("--minutes", "time for all drafters", type=float, default=10.0)
     add_output(
         parser, "--out", folder=True, markers=(PAIR,), type=Path, default=Path("runs/smollm2"), metavar="FOLDER",
         help="folder of the drafters (default: runs/smollm2)",
@@ -238,25 +208,25 @@ def _prompts(sources: Sequence[str]) -> tuple[str, ...]:
 
 
 def _pair(arguments: argparse.Namespace) -> None:
-    _refuse_former_output(arguments.out)
+    out = arguments.out
+    if Path(f"{out}{LOOP}").exists():
+        newest = max(
+            out.glob("**/config.json"), key=lambda path: path.stat().st_mtime, default=out / "config.json"
+        ).parent
+        raise InputError(f"{out} belongs to the training of a single drafter; continue in another folder: d2sd train pair --only first|second --start {newest} --responses FILE.jsonl --out FOLDER")  # fmt: skip
+    for option, replaced in REPLACED.items():
+        given = [
+            f"--{name.replace('_ids', 's').replace('_', '-')}"
+            for name in replaced
+            if getattr(arguments, name, None) not in (None, [])
+        ]
+        if getattr(arguments, option) and given:
+            raise InputError(f"--{option} replaces {', '.join(given)}; leave out one or the other")
     prompts, held_out = map(_prompts, (arguments.prompts, arguments.held_out))
     settings = _settings(PairTraining, arguments, prompts=prompts, held_out=held_out)
     from d2sd.train.pair import train_pair
 
     train_pair(settings)
-
-
-def _refuse_former_output(out: Path) -> None:
-    """Raises ``InputError`` if a folder was written by ``train dflash`` or ``train vp`` of an earlier version, or by ``train eagle3``."""
-    if not Path(f"{out}{LOOP}").exists():
-        return
-    saved = [path.parent for path in (out / "config.json", *out.glob("step-*/config.json")) if path.exists()]
-    newest = max(saved, key=lambda folder: (folder == out, training_step(folder) or 0), default=None)
-    kind = newest and drafter_kind(str(newest))
-    advice = "name another folder to train new ones"
-    if kind in ROLES:
-        advice = f"continue from its drafter in another folder: d2sd train pair --only {kind} --start {newest} --responses FILE.jsonl --out FOLDER"  # fmt: skip
-    raise InputError(f"{out} was not written by train pair, but by a training of a single drafter; {advice}")
 
 
 def _eagle3(arguments: argparse.Namespace) -> None:

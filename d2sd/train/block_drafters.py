@@ -21,14 +21,13 @@ from transformers import PreTrainedModel
 
 from d2sd.errors import InputError, require
 from d2sd.folders.checks import drafter_config_of
-from d2sd.folders.configs import drafter_form
 from d2sd.folders.drafters import SHARD, save_speculators
 from d2sd.folders.loading import load_drafter, quiet
 from d2sd.nets.drafter import DFlashDraftModel, drafter_config, start_from_target
 from d2sd.nets.layouts import default_target_layers
 from d2sd.nets.models import late_taps
 from d2sd.nets.target import LayerTaps, Target
-from d2sd.train.settings import BLOCK_SIZE, LAYERS, MARKOV_RANK, BlockObjective, PairTraining, Role
+from d2sd.train.settings import BlockObjective, PairTraining, Role
 from d2sd.train.text import Responses, frequent_tokens
 
 TAPS, VOCABULARY = 5, 16_384  # defaults: number of target layers that a drafter reads; size of the draft vocabulary
@@ -43,27 +42,24 @@ def drafters_of(settings: PairTraining, target: Target, data: Responses) -> dict
     torch.manual_seed(settings.seed)
     made = {}
     for role in settings.roles:
-        if settings.start is None:
-            drafter = new_drafter(settings, target, data)
-        else:
-            drafter = loaded_drafter(settings.starts[role], target)
+        source = settings.start_of(role)
+        made[role] = drafter = new_drafter(settings, target, data) if source is None else _loaded(source, target)
+        drafter.train().requires_grad_(True)
         drafter.form = replace(drafter.form, second_role=role == "second", visible_prefixes=False)
         if role == "second":
             drafter.config.dflash_config["role"] = role
-        made[role] = drafter.train().requires_grad_(True)
+    same = len({(d.form.taps, d.form.rows, d.form.mask_token) for d in made.values()}) == 1
+    require(same, f"the drafters in {settings.start} have different target layers, γ or mask tokens; train one of them, with --only")  # fmt: skip
     return made
 
 
-def taps_of(settings: PairTraining, target: Target) -> list[int]:
-    """Returns the target layers that the drafters read. Raises ``InputError`` if the target lacks one of them."""
-    if settings.start is not None:
-        return list(drafter_form(next(iter(settings.starts.values()))).taps)
-    depth, taps = target.config.num_hidden_layers, settings.target_layer_ids
-    if not all(0 <= n < depth for n in taps or ()):
-        raise InputError(
-            f"this target has layers 0 to {depth - 1}, but --target-layers names {' '.join(map(str, taps or ()))}"
-        )
-    return taps or default_target_layers(depth, TAPS)
+def _loaded(source: str, target: Target) -> DFlashDraftModel:
+    """Returns a drafter in float32, from a folder. Raises ``InputError`` if it does not fit the target, or cannot be trained."""
+    drafter: Any = load_drafter(source, torch.float32, str(target.device), target)
+    form, own = drafter.form, [part for part in (drafter.embed_tokens, drafter.lm_head) if part is not None]
+    other = own or form.reads != "fill" or form.markov == "rnn" or form.masked or form.selector or form.confidence
+    require(not other, f"{source} cannot be trained further: it is no DFlash drafter, also with a Markov head, with the target's embedding and LM head")  # fmt: skip
+    return drafter
 
 
 def new_drafter(settings: PairTraining, target: Target, data: Responses) -> DFlashDraftModel:
@@ -71,26 +67,21 @@ def new_drafter(settings: PairTraining, target: Target, data: Responses) -> DFla
 
     data: the responses; the draft vocabulary consists of their most frequent tokens.
     """
-    mask = mask_id(target, set(data.ids.unique().tolist()), settings.mask_token)
+    depth, taps, size = target.config.num_hidden_layers, settings.target_layer_ids, target.config.vocab_size
+    if not all(0 <= n < depth for n in taps or ()):
+        raise InputError(
+            f"this target has layers 0 to {depth - 1}, but --target-layers names {' '.join(map(str, taps or ()))}"
+        )
     shape = drafter_config(
-        target.config, layers=settings.layers or LAYERS, block_size=settings.block_size or BLOCK_SIZE, mask_token_id=mask,
-        target_layer_ids=taps_of(settings, target),
+        target.config, layers=settings.layers, block_size=settings.block_size, target_layer_ids=taps or default_target_layers(depth, TAPS),
+        mask_token_id=mask_id(target, set(data.ids.unique().tolist()), settings.mask_token),
     )  # fmt: skip
     drafter = DFlashDraftModel(shape).float().to(target.device)
     start_from_target(drafter, target.base)
-    if warning := late_taps(drafter.target_layer_ids, target.config.num_hidden_layers):
+    if warning := late_taps(drafter.target_layer_ids, depth):
         print(f"Note: this drafter {warning}", file=sys.stderr)
-    rank = MARKOV_RANK if settings.markov_rank is None else settings.markov_rank
-    most = VOCABULARY if rank and target.config.vocab_size > VOCABULARY else None
-    return extended(drafter, target, data, settings.draft_vocab_size or most, rank)
-
-
-def loaded_drafter(source: str, target: Target) -> Any:
-    """Returns a drafter in float32, from a folder. Raises ``InputError`` if it does not fit the target, or cannot be trained."""
-    drafter = load_drafter(source, torch.float32, str(target.device), target)
-    own = drafter.embed_tokens is not None or drafter.lm_head is not None
-    require(not own, f"{source} has an embedding or LM head that differs from the target's; only drafters that use the target's can be trained further")  # fmt: skip
-    return drafter
+    most = VOCABULARY if settings.markov_rank and size > VOCABULARY else None
+    return extended(drafter, target, data, settings.draft_vocab_size or most, settings.markov_rank)
 
 
 def save_drafter(drafter: DFlashDraftModel, folder: Path) -> None:
@@ -353,9 +344,8 @@ def mask_id(target: Target, written: Set[int], text: str | None) -> int:
             file=sys.stderr,
         )
         return int(free)
-    advice = f"choose an unused token with --mask-token, such as {' or '.join(spare[:PROPOSED])}" if spare else (
-        "this tokenizer has no unused special token: leave out --mask-token, or name a token that the responses do not contain"
-    )  # fmt: skip
+    such = f", such as {' or '.join(spare[:PROPOSED])}" if spare else ""
+    advice = f"choose an unused token with --mask-token{such}"
     number = vocabulary.get(name)
     if number is None or number >= size:
         raise InputError(f"{name!r} is not a token of this target; {advice}")

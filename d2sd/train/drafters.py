@@ -47,10 +47,9 @@ def features_of(
     stored: whether to compute the features of all responses now, if they fit into memory. Otherwise they are computed when they
         are read.
     """
-    if target.device.type == "cuda":
-        torch.cuda.empty_cache()  # release cached memory of earlier stages, so that it counts as free
+    torch.cuda.empty_cache()  # release cached memory of earlier stages, so that it counts as free
     found = read_features(target.base, taps, data, names) if stored else None
-    return ComputedFeatures(target.base, taps, data) if found is None else found
+    return found or ComputedFeatures(target.base, taps, data)
 
 
 def save_marked(save: Callable[[Any, Path], None], drafter: Any, folder: Path, mark: Mapping[str, Any]) -> None:

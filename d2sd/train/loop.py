@@ -17,6 +17,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,43 +39,45 @@ COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # quintic Newton–Schulz iteration, a
 ITERATIONS = 5
 
 
+@dataclass(eq=False)
 class Loop:
     """Training of a module, in place.
 
-    It writes ``metrics.jsonl`` and ``checkpoint/`` into a folder, and continues from a checkpoint that is there.
+    It writes ``metrics.jsonl`` and ``checkpoint/`` into a folder, and continues from a checkpoint that is there. Raises
+    ``InputError`` if that checkpoint belongs to another run.
 
-    step: number of steps done.
+    objective: module that returns ``(loss, metrics)`` for a sampled batch.
+    count: number of rows of the training data.
+    sample: function that makes a batch from row numbers and a random generator.
+    identity: values of objective and data. Like the settings, they must equal those of the checkpoint.
+    clock: function that returns the time in seconds, for ``config.seconds``.
     """
 
-    def __init__(
-        self, objective: nn.Module, count: int, sample: Sample, out: Path, config: LoopConfig, identity: dict[str, Any] | None = None,
-        clock: Clock = time.monotonic,
-    ):  # fmt: skip
-        """Restores the checkpoint, if there is one. Raises ``InputError`` if it belongs to another run.
+    objective: nn.Module
+    count: int
+    sample: Sample
+    out: Path
+    config: LoopConfig
+    identity: dict[str, Any] = field(default_factory=dict)
+    clock: Clock = time.monotonic
 
-        objective: module that returns ``(loss, metrics)`` for a sampled batch.
-        count: number of rows of the training data.
-        sample: function that makes a batch from row numbers and a random generator.
-        identity: values of objective and data. Like the settings, they must equal those of the checkpoint.
-        clock: function that returns the time in seconds, for ``config.seconds``.
-        """
+    def __post_init__(self) -> None:
+        config, out = self.config, self.out
         # under autocast, torch's RMSNorm warns once that it takes its slower path
         warnings.filterwarnings("ignore", message="Mismatch dtype between input and weight", category=UserWarning)
-        self._objective, self._count, self._sample, self._out, self._config = objective, count, sample, out, config
-        quick = "bfloat16" if config.precision == "auto" and quick_bfloat16() else "float32"
-        self._precision = quick if config.precision == "auto" else config.precision
-        self._parameters = {n: p for n, p in objective.named_parameters() if p.requires_grad}
+        self._halves = quick_bfloat16() if config.precision == "auto" else config.precision == "bfloat16"
+        self._parameters = {n: p for n, p in self.objective.named_parameters() if p.requires_grad}
         self._optimizers = make_optimizers(self._parameters, config)
         names = ", ".join(type(optimizer).__name__ for optimizer in self._optimizers)
-        print(f"Training in {self._precision}; optimizers: {names}.", file=sys.stderr)
+        print(f"Training in {'bfloat16' if self._halves else 'float32'}; optimizers: {names}.", file=sys.stderr)
         out.mkdir(parents=True, exist_ok=True)
-        self._identity = {**config.identity(), "rows": count, **(identity or {})}
-        before = load_checkpoint(out, self._parameters, self._optimizers, self._identity)
-        self.step, self._rows = int(before.get("step", 0)), int(before.get("rows", 0))
+        self.identity = {**config.identity(), "rows": self.count, **self.identity}
+        before = load_checkpoint(out, self._parameters, self._optimizers, self.identity)
+        self._step, self._rows = int(before.get("step", 0)), int(before.get("rows", 0))
         self._metrics = out / "metrics.jsonl"
-        truncate_metrics(self._metrics, self.step)
+        truncate_metrics(self._metrics, self._step)
         self._metrics.touch()  # marks the folder as a training folder
-        self._clock, self._began, self._spent = clock, clock(), float(before.get("seconds", 0))
+        self._began, self._spent = self.clock(), float(before.get("seconds", 0))
         self._seen, self._size = 0, config.batch_size  # tokens of this process, and rows of a batch
 
     def run(
@@ -89,7 +92,7 @@ class Loop:
         keep: called with the number of the step every ``config.keep_every`` steps, to save the current drafters.
         note: label of the progress bar.
         """
-        config, now = self._config, self.position
+        config, now = self.config, self.position
         form = {} if config.seconds is None else {"bar_format": "{desc}{postfix}"}
         bar = progress(initial=int(now), total=config.steps, desc=self._label(note, now), mininterval=1, **form)
         with interruptions() as interrupted:
@@ -99,14 +102,15 @@ class Loop:
                 ended = after >= config.steps
                 saves = after // config.save_every > now // config.save_every or ended
                 # save the drafter first: a run resumed from this step's checkpoint does not repeat the step
-                if keep and config.keep_every and self.step % config.keep_every == 0:
-                    keep(self.step)
-                if saves or self.step % config.log_every == 0:
+                if keep and config.keep_every and self._step % config.keep_every == 0:
+                    keep(self._step)
+                if saves or self._step % config.log_every == 0:
                     figures = {name: float(value) for name, value in figures.items()}
                     bar.set_postfix({k: f"{v:.3g}" for k, v in figures.items()}, refresh=False)
                     self._log(figures, partial(evaluate, ended) if saves and evaluate else dict)
                 if saves or interrupted():
-                    self._save()
+                    done = {"step": self._step, "seconds": self.seconds, "rows": self._rows, "identity": self.identity}
+                    save_checkpoint(self.out, self._parameters, self._optimizers, done)
                 bar.set_description_str(self._label(note, after), refresh=False)
                 bar.update(min(config.steps, int(after)) - bar.n)
                 if interrupted():
@@ -117,67 +121,64 @@ class Loop:
     @property
     def seconds(self) -> float:
         """Seconds of training, also before an interruption."""
-        return self._spent + self._clock() - self._began
+        return self._spent + self.clock() - self._began
 
     @property
     def position(self) -> float:
         """Position in the schedule, from 0 to ``config.steps``."""
-        config = self._config
-        return self.step if config.seconds is None else config.steps * self.seconds / config.seconds
+        config = self.config
+        return self._step if config.seconds is None else config.steps * self.seconds / config.seconds
 
     def _label(self, note: str, now: float) -> str:
-        config = self._config
+        config = self.config
         if config.seconds is None:
             return note
         passed = duration(min(1, now / config.steps) * config.seconds)
-        return f"{note}: {passed} of {duration(config.seconds)}, step {self.step}"
+        return f"{note}: {passed} of {duration(config.seconds)}, step {self._step}"
 
     def _advance(self, rate: float) -> dict[str, Any]:
-        """Trains one step. Returns its figures. If memory does not suffice, the batch is halved.
+        """Trains one step, with halved batches if memory does not suffice. Returns its figures.
 
         rate: the learning rate.
         """
-        for group in (g for o in self._optimizers for g in o.param_groups):
-            group["lr"] = rate
-        while True:
-            try:
-                figures = self._gradients()
-                break
-            except torch.OutOfMemoryError:
-                if self._size == 1:
-                    raise
-                self._size //= 2
-                for optimizer in self._optimizers:
-                    optimizer.zero_grad()
-                torch.cuda.empty_cache()
-                print(f"Not enough memory: continuing with batches of {self._size} rows.", file=sys.stderr)
-        norm = nn.utils.clip_grad_norm_(list(self._parameters.values()), self._config.clip)
+        try:
+            figures = self._gradients()
+        except torch.OutOfMemoryError:
+            if self._size == 1:
+                raise
+            figures = None
+        if figures is None:  # outside of the exception, which refers to the tensors of the batch
+            self._size //= 2
+            for optimizer in self._optimizers:
+                optimizer.zero_grad()
+            torch.cuda.empty_cache()
+            print(f"Not enough memory: continuing with batches of {self._size} rows.", file=sys.stderr)
+            return self._advance(rate)
+        norm = nn.utils.clip_grad_norm_(list(self._parameters.values()), self.config.clip)
         for optimizer in self._optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate
             optimizer.step()
             optimizer.zero_grad()
-        self.step, self._rows = self.step + 1, self._rows + self._size
+        self._step, self._rows = self._step + 1, self._rows + self._size
         return {**figures, "rate": rate, "grad_norm": norm}
 
     def _gradients(self) -> dict[str, Any]:
         """Computes the gradients of the next batch. Returns the loss and the metrics."""
-        seed, device = self._config.seed, next(iter(self._parameters.values())).device
-        generator = torch.Generator().manual_seed((seed * 7_919 + self.step) % 2**63)
-        batch = self._sample(rows_at(self._count, self.step, self._size, seed), generator)
+        seed, device = self.config.seed, next(iter(self._parameters.values())).device
+        generator = torch.Generator().manual_seed((seed * 7_919 + self._step) % 2**63)
+        batch = self.sample(rows_at(self.count, self._step, self._size, seed), generator)
         batch = {name: value.to(device) for name, value in batch.items()}
-        with torch.autocast(device.type, torch.bfloat16, enabled=self._precision == "bfloat16"):
-            loss, metrics = self._objective(**batch)
+        with torch.autocast(device.type, torch.bfloat16, enabled=self._halves):
+            loss, metrics = self.objective(**batch)
         loss.backward()
         self._seen += next(iter(batch.values())).numel()
         return {"loss": loss.detach(), **metrics}
 
     def _log(self, figures: dict[str, float], evaluate: Callable[[], dict[str, float]]) -> None:
-        speed = self._seen / (self._clock() - self._began)
-        row = {"step": self.step, **figures, "tokens_per_second": speed, **evaluate()}
+        speed = self._seen / (self.clock() - self._began)
+        row = {"step": self._step, **figures, "tokens_per_second": speed, **evaluate()}
         append_line(self._metrics, json.dumps({name: round(value, 6) for name, value in row.items()}))
-
-    def _save(self) -> None:
-        done = {"step": self.step, "seconds": self.seconds, "rows": self._rows, "identity": self._identity}
-        save_checkpoint(self._out, self._parameters, self._optimizers, done)
 
 
 @contextmanager

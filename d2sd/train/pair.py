@@ -34,13 +34,13 @@ from d2sd.folders.weights import weights_digest
 from d2sd.trace.files import write_whole
 from d2sd.trace.text import duration
 from d2sd.train.acceptance import HeldOut
-from d2sd.train.block_drafters import drafters_of, loaded_drafter, save_drafter, taps_of
-from d2sd.train.card import ALPHA, acceptance, calibrated, card, try_it
-from d2sd.train.drafters import ComputedFeatures, features_of, save_marked
+from d2sd.train.block_drafters import TAPS, drafters_of, save_drafter
+from d2sd.train.card import acceptance, calibrated, card
+from d2sd.train.drafters import features_of, save_marked
 from d2sd.train.eagle3 import train_eagle3
 from d2sd.train.features import batch_of, feature_bytes
 from d2sd.train.files import digest_of, training_step
-from d2sd.train.joint import FEWEST_JUDGED, Temperature, divide_logits, held_out_temperature, objective_of
+from d2sd.train.joint import FEWEST_JUDGED, divide_logits, held_out_temperature, objective_of
 from d2sd.train.loop import Loop, digest
 from d2sd.train.plan import (
     ENDING,
@@ -57,7 +57,6 @@ from d2sd.train.plan import (
     measure_speeds,
     plan_steps,
     points_of,
-    random_texts,
     seconds_of,
 )
 from d2sd.train.settings import (
@@ -87,28 +86,29 @@ EAGLE3_SHARE = 0.1  # share of EAGLE-3 in the time of a recipe
 
 
 class State:
-    """State from which a run resumes, stored in ``pair.json``: the plan, finished stages, and elapsed seconds of each stage."""
+    """State from which a run resumes, stored in ``pair.json``: the plan, finished stages, and elapsed seconds of each stage.
+
+    used: elapsed seconds by stage, up to date after ``count``.
+    """
 
     def __init__(self, path: Path, identity: dict[str, Any], clock: Clock):
         """Reads the file ``path`` if it exists. Raises ``InputError`` if it belongs to a run with other settings that has finished
         a stage.
         """
-        self._path, self._identity, self._clock = path, digest_of(identity), clock
-        self._used, self.plan, self.done = dict[str, float](), TrainingPlan({}, 0, 0, 1, 1, 0), list[str]()
-        # name and start time of the stage, as if it had not been interrupted
-        self._running: tuple[str, float] | None = None
-        self._kept = -math.inf  # time of the last write
+        self._path, self._identity, self._clock, self._stage = path, digest_of(identity), clock, "start"
+        self.used, self.plan, self.done = dict[str, float](), TrainingPlan({}, 0, 0, 1, 1, 0), list[str]()
         if path.exists():
             kept = json.loads(path.read_bytes())
             same = kept["identity"] == self._identity
             if not same and kept["done"]:
                 raise InputError(f"{path.parent} was made with other settings, prompts or minutes; give the same ones to resume, or name another folder")  # fmt: skip
             if same:  # otherwise no stage of the earlier run finished, for example because its settings were rejected
-                self._used, self.done, self.plan = (
+                self.used, self.done, self.plan = (
                     kept["used"],
                     kept["done"],
                     msgspec.convert(kept["plan"], TrainingPlan),
                 )
+        self._counted = self._kept = clock()  # times of the last calls of ``count`` and ``keep``
 
     @contextmanager
     def stage(self, name: str) -> Iterator[bool]:
@@ -116,39 +116,32 @@ class State:
 
         If no exception is raised, the stage counts as done. The state is written in any case.
         """
-        self._running, done = (name, self._clock() - self._used.get(name, 0.0)), name in self.done
+        self._stage, self._counted, done = name, self._clock(), name in self.done
         try:
             yield done
             self.done += [] if done else [name]
         finally:
-            self._used, self._running = self.used, None
             self.keep()
 
     def over(self) -> bool:
         """Returns whether the running stage has used its planned seconds. Stages without such a plan are never over."""
-        now = self._clock()
-        if now - self._kept >= KEPT_EVERY:
+        self.count()
+        if self._counted - self._kept >= KEPT_EVERY:
             self.keep()
-        assert self._running is not None
-        name, start = self._running
-        return now - start >= self.plan.seconds.get(name, math.inf)
+        return self.used[self._stage] >= self.plan.seconds.get(self._stage, math.inf)
+
+    def count(self) -> float:
+        """Counts the seconds since the last call. Returns the seconds of all stages."""
+        last, self._counted = self._counted, self._clock()
+        self.used[self._stage] = self.used.get(self._stage, 0.0) + self._counted - last
+        return sum(self.used.values())
 
     def keep(self) -> None:
         """Writes the file, so that the elapsed time is known even if the run is killed."""
-        self._kept = self._clock()
+        self.count()
+        self._kept = self._counted
         write_whole(self._path, json.dumps({"identity": self._identity, "used": self.used, "done": self.done,
                                             "plan": msgspec.to_builtins(self.plan)}))  # fmt: skip
-
-    @property
-    def used(self) -> dict[str, float]:
-        if self._running is None:
-            return self._used
-        name, start = self._running
-        return {**self._used, name: self._clock() - start}
-
-    @property
-    def spent(self) -> float:
-        return sum(self.used.values())
 
 
 def train_pair(settings: PairTraining, clock: Clock = time.monotonic) -> None:
@@ -166,8 +159,8 @@ def train_pair(settings: PairTraining, clock: Clock = time.monotonic) -> None:
     for stage in (run.start, run.questions, run.writing, run.features, run.held_out, run.training, run.ending):
         with run.state.stage(stage.__name__) as done:
             stage(done)
-    print(f"{settings.out}: {run.alpha(run.curve)}, in {duration(run.state.spent)}. "
-          f"Try it: {try_it(settings.roles, settings.out)}", file=sys.stderr)  # fmt: skip
+    print(f"{settings.out}: {acceptance(run.curve, run.plan.held_out)}, in {duration(sum(run.state.used.values()))}."
+          f"{'' if settings.only else f' Try it: d2sd generate --model {settings.out} --prompt …'}", file=sys.stderr)  # fmt: skip
 
 
 class PairRun:
@@ -175,7 +168,6 @@ class PairRun:
     they only read its result.
 
     drafters: the drafters to train, by role.
-    others: drafters that are not trained, but measured with the trained ones, by role.
     validation: number of responses that are not trained on; they are the last ones.
     """
 
@@ -208,9 +200,6 @@ class PairRun:
         if not settings.prompts and not settings.responses and not self._chat:
             raise InputError(f"{target.name} has no chat template, so this model cannot write questions; give texts to continue with --prompts")  # fmt: skip
         if not done:
-            drafters_of(
-                settings, target, random_texts(1, target)
-            )  # refuses settings that do not fit, before any text is written
             plan = self._planned() if settings.steps is None else plan_steps(settings, self._chat)
             self.state.plan = msgspec.structs.replace(plan, batch=settings.batch_size or plan.batch)
         print(describe(self.plan, target.device.type), file=sys.stderr)
@@ -224,18 +213,18 @@ class PairRun:
             not self._settings.responses,
             self._settings.seconds,
         )
-        rows = most_rows(target, LONGEST + settings.new_tokens) if writes else 0
+        rows = most_rows(target, LONGEST + settings.max_new_tokens) if writes else 0
         if not self._chat:
             rows = min(rows, max(1, len(settings.prompts)))
         speeds = measure_speeds(settings, target, rows, self._clock)
-        bytes_per_token = 2 * len(taps_of(settings, target)) * target.config.hidden_size
+        bytes_per_token = 2 * len(settings.target_layer_ids or range(TAPS)) * target.config.hidden_size
         left = total - (self._clock() - self._began)
         if left < total / 2:
             raise InputError(f"{total / 60:g} minutes are too few: measuring this machine's speeds took more than half of them; give more --minutes")  # fmt: skip
         room = sum(feature_bytes(target.device)) // bytes_per_token
         if not writes:
             return divide(speeds, left, room, rows, False, int(self.data.lengths.sum()))
-        given = len(settings.prompts) * (TYPICAL if self._chat else settings.new_tokens)
+        given = len(settings.prompts) * (TYPICAL if self._chat else settings.max_new_tokens)
         plan = divide(speeds, left, room, rows, False, None)
         return divide(speeds, left, room, rows, self._chat and given < plan.tokens, None if self._chat else given)
 
@@ -250,7 +239,7 @@ class PairRun:
         """Lets the target answer the training prompts."""
         settings, (prompts, self._held_out_prompts) = self._settings, self._prompts()
         if not done and not settings.responses:
-            config = RegenerateConfig(self.plan.rows, settings.new_tokens, seed=settings.seed)
+            config = RegenerateConfig(self.plan.rows, settings.max_new_tokens, seed=settings.seed)
             self._answer(prompts, "responses.jsonl", config, self.state.over, self.plan.room)
 
     def _prompts(self) -> tuple[list[list[int]], list[list[int]]]:
@@ -265,15 +254,15 @@ class PairRun:
         mixed = list(texts.values())
         random.Random(settings.seed).shuffle(mixed)
         # Hold out a tenth of the prompts, but at least FEWEST_TEXTS (or a quarter of the prompts, if less) and at most HELD_OUT.
-        holds_out = settings.measured and not settings.held_out
-        count = min(HELD_OUT, max(len(mixed) // 10, min(FEWEST_TEXTS, len(mixed) // 4))) if holds_out else 0
+        given = settings.held_out or settings.only == "second"
+        count = 0 if given else min(HELD_OUT, max(len(mixed) // 10, min(FEWEST_TEXTS, len(mixed) // 4)))
 
         def encoded(texts: Sequence[str]) -> list[list[int]]:
             ids = (prompt_ids(target.tokenizer, target.name, text, self._chat) for text in texts)
             return [prompt for prompt in ids if 0 < len(prompt) <= LONGEST]
 
         training, held_out = encoded(mixed[count:]), encoded([*settings.held_out, *mixed[:count]])
-        if not settings.responses and (not training or (settings.measured and not held_out)):
+        if not settings.responses and not (training and (held_out or settings.only == "second")):
             raise InputError(f"too few different prompts of at most {LONGEST} tokens (there are {len(mixed)} of any length); give 10 or more with --prompts, or more --minutes")  # fmt: skip
         return training, held_out
 
@@ -294,49 +283,39 @@ class PairRun:
     def data(self) -> Responses:
         """The target's responses."""
         settings, target = self._settings, self.target
-        path, longest = (
-            settings.responses or self._out / "responses.jsonl",
-            max(MAX_LENGTH, LONGEST + settings.new_tokens),
-        )
+        path = settings.responses or self._out / "responses.jsonl"
+        longest = max(MAX_LENGTH, LONGEST + settings.max_new_tokens)
         data = read_responses(path, longest, target.tokenizer.eos_token_id)
         require(int(data.ids.max()) < target.config.vocab_size, f"{path} has token ids that {target.name} does not have; give responses of this target")  # fmt: skip
         return data
 
     def features(self, done: bool) -> None:
-        """Computes the target's features of all responses, or prepares to compute them in each step."""
-        data, began, tokens = self.data, self._clock(), int(self.data.lengths.sum())
-        stored = self._settings.responses is None or self.plan.tokens >= tokens
+        """Makes the drafters, and computes the target's features of all responses, unless they are computed in each step."""
+        settings, target, data, tokens = self._settings, self.target, self.data, int(self.data.lengths.sum())
+        self.drafters = drafters_of(settings, target, data)
+        self._objective, drafter = objective_of(self.drafters, target.model), next(iter(self.drafters.values()))
+        self._mark = fingerprint(str(settings.target), target.tokenizer, target.config, drafter)
+        stored = settings.responses is None or self.plan.tokens >= tokens
         if stored:
             print(f"Computing the target’s features of {tokens:,} tokens{' again' if done else ''}.", file=sys.stderr)
-        self._features = features_of(self.target, taps_of(self._settings, self.target), data, stored=stored)
-        self._features_speed = (
-            None if isinstance(self._features, ComputedFeatures) else tokens / (self._clock() - began)
-        )
+        self._features = features_of(target, drafter.target_layer_ids, data, stored=stored)
         self.validation = min(VALIDATION, len(data.ids) // 10)
-        if self.validation < 2 * FEWEST_JUDGED or "first" not in self._settings.roles:
+        if self.validation < 2 * FEWEST_JUDGED or "first" not in self.drafters:
             self.validation = 0  # too few to fit and judge a temperature, so train on all responses
 
     def held_out(self, done: bool) -> None:
-        """Makes the drafters, lets the target answer the held-out prompts, and plans the measurements of α and the time for training."""
-        settings, target, path = self._settings, self.target, self._out / "held-out.jsonl"
-        self.drafters = drafters_of(settings, target, self.data)
-        self.others = {role: loaded_drafter(source, target) for role, source in settings.others.items()}
-        self._mark = fingerprint(
-            str(settings.target), target.tokenizer, target.config, next(iter(self.drafters.values()))
-        )
-        self._objective = objective_of(self.drafters, target.model)
+        """Lets the target answer the held-out prompts, and plans the measurements of α and the time for training."""
+        path = self._out / "held-out.jsonl"
         if not done and self._held_out_prompts:
-            latest = self._clock() + WRITING_HELD_OUT * settings.seconds
+            latest = self._clock() + WRITING_HELD_OUT * self._settings.seconds
             config = RegenerateConfig(HELD_OUT, HELD_OUT_TOKENS)
             self._answer(self._held_out_prompts, path.name, config, lambda: self._clock() >= latest)
         rows = read_jsonl(path, "prompt_ids", "response_ids") if path.exists() else ()
-        self._held_out = HeldOut(target, ((row["prompt_ids"], row["response_ids"]) for row in rows))
+        self._held_out = HeldOut(self.target, ((row["prompt_ids"], row["response_ids"]) for row in rows))
         if done:
             return
         self.save()  # from now on, the folder can be loaded
         self.state.plan = self._with_measurements()
-        if not self.plan.points:
-            print(f"Held-out prompts: {self.alpha([])}.", file=sys.stderr)
 
     def _with_measurements(self) -> TrainingPlan:
         """Returns the plan with the measurements of α; and, if the time is limited, with the remaining time for training."""
@@ -349,7 +328,7 @@ class PairRun:
             points, texts, tokens = points_of(lengths, seconds_per_token, MEASURING * total)
             last = seconds_per_token * sum(min(n, tokens) for n in lengths[:texts]) if points else 0.0
         # training gets the remaining time, except for the last measurement and the last stage
-        left = {"training": max(1.0, total - self.state.spent - last - ENDING * total)} if total < math.inf else {}
+        left = {"training": max(1.0, total - self.state.count() - last - ENDING * total)} if total < math.inf else {}
         changes = {"points": points, "held_out": texts, "tokens_held_out": tokens, "seconds": self.plan.seconds | left}
         return msgspec.structs.replace(self.plan, **changes)
 
@@ -365,11 +344,10 @@ class PairRun:
         texts: number of texts.
         tokens: maximum tokens of each text.
         """
-        nets, figures = {**self.drafters, **self.others}, {}
-        if "first" in self.drafters:
-            figures = self._held_out.measure("dflash", nets["first"], None, texts, tokens)
-        if "second" in nets:
-            both = self._held_out.measure("d2sd", nets["first"], nets["second"], texts, tokens)
+        first, second = self.drafters["first"], self.drafters.get("second")
+        figures = self._held_out.measure("dflash", first, None, texts, tokens)
+        if second:
+            both = self._held_out.measure("d2sd", first, second, texts, tokens)
             figures["d2sd_acceptance_length"] = both["held_out_acceptance_length"]
         return figures
 
@@ -384,7 +362,7 @@ class PairRun:
         if not plan.points or (plan.points == 1 and not last):
             return {}
         figures = self.measure(plan.held_out, plan.tokens_held_out)
-        print(f"Held-out prompts: {self.alpha([figures])}.", file=sys.stderr)
+        print(f"Held-out prompts: {acceptance([figures], plan.held_out)}.", file=sys.stderr)
         return figures
 
     def training(self, done: bool) -> None:
@@ -406,62 +384,43 @@ class PairRun:
 
     def ending(self, done: bool) -> None:
         """Divides the first drafter's logits by a temperature if this is clearly better, saves the drafters, and writes the card."""
-        temperature = None
+        facts, count = self._facts(), len(self.data.ids)
         if first := self.drafters.get("first"):
-            index = torch.arange(len(self.data.ids))[len(self.data.ids) - self.validation :]
             objective: Any = getattr(self._objective, "first", self._objective)
-            temperature = held_out_temperature(objective, self.data, self._features, index)
+            held_out = torch.arange(count - self.validation, count)
+            temperature = held_out_temperature(objective, self.data, self._features, held_out)
             divide_logits(first, temperature.divisor)
+            facts["temperature"] = calibrated(temperature)
         self.save()
-        facts, curve = self._facts(temperature), self.curve
-        text = card(str(self._settings.target), self._settings.roles, facts, curve, self.plan, self.alpha(curve))
-        write_whole(self._out / "README.md", text)
+        write_whole(self._out / "README.md", card(self._settings, facts, self.curve, self.plan))
 
     @property
     def curve(self) -> list[dict[str, float]]:
         """The logged rows of training in which α was measured."""
         logged = map(json.loads, (self._out / "training" / "metrics.jsonl").read_bytes().splitlines())
-        return [row for row in logged if ALPHA.keys() & row.keys()]
+        return [row for row in logged if "held_out_acceptance_length" in row]
 
-    def alpha(self, curve: Sequence[dict[str, float]]) -> str:
-        """Returns a sentence with the newest α of ``curve``, or with the reason why α was not measured."""
-        return acceptance(curve, self.plan.held_out if self._settings.measured else None)
-
-    def _facts(self, temperature: Temperature | None) -> dict[str, str]:
+    def _facts(self) -> dict[str, str]:
         """Returns the rows of the model card."""
-        settings, target, data, used = self._settings, self.target, self.data, self.state.used
-        drafter, (form, *_) = next(iter(self.drafters.values())), [drafter.form for drafter in self.drafters.values()]
+        settings, target, data, drafter = self._settings, self.target, self.data, next(iter(self.drafters.values()))
+        form, origin, start = drafter.form, settings.responses, settings.start
         checkpoint = json.loads((self._out / "training" / "checkpoint" / "state.json").read_bytes())
-        rows, tokens = int(checkpoint["rows"]), int(data.lengths.sum())
-        anchors, cuda = rows * ANCHORS, target.device.type == "cuda"
-        device = torch.cuda.get_device_name(target.device) if cuda else f"CPU, {torch.get_num_threads()} threads"
-        origin = (
-            f"of {settings.responses.name}"
-            if settings.responses
-            else f"of at most {settings.new_tokens} tokens, written greedily"
-        )
+        rows, cuda = int(checkpoint["rows"]), target.device.type == "cuda"
         prefixes = f"; the VP-Drafter sees l tokens with probability ∝ {BETA:g}^l" if "second" in self.drafters else ""
-        speeds = [f"{anchors / used['training']:,.0f} anchors/s in training (including measurements of α)"]
-        if self._features_speed:
-            speeds.insert(0, f"features for {self._features_speed:,.0f} tokens/s")
-        if not settings.responses:
-            speeds.insert(0, f"{tokens / used['writing']:,.0f} tokens/s written")
-        planned = f"; {settings.seconds / 60:g} minutes were planned" if settings.steps is None else ""
+        device = torch.cuda.get_device_name(target.device) if cuda else f"CPU, {torch.get_num_threads()} threads"
         return {
             "target": f"{settings.target}, {target.numbers}, fingerprint {weights_digest(target.base)}",
             "machine": f"{device}; torch {torch.__version__}, transformers {transformers.__version__}, d2sd {__version__}",
             "date": datetime.now(UTC).date().isoformat(),
             "drafters": f"{len(drafter.layers)} layers, γ = {form.block_size}, target features of layers {', '.join(map(str, form.taps))}, "
-            f"{form.drafted:,} tokens, {f'Markov head of rank {form.markov_rank}' if form.markov else 'no Markov head'}, "
-            f"mask token {target.tokenizer.convert_ids_to_tokens(form.mask_token)}; "
-            f"{sum(p.numel() for p in drafter.parameters()) / 1e6:.1f}M parameters each, bfloat16"
-            + (f"; continued from {settings.start}" if settings.start else ""),
-            "text": f"{len(data.ids):,} responses {origin}; {tokens:,} tokens including the prompts",
-            "training": f"{checkpoint['step']:,} steps, {rows:,} sequences ({rows / len(data.ids):.1f} epochs) with {ANCHORS} anchors each, {anchors:,} anchors in all; batches of "
+            f"{form.drafted:,} tokens, Markov head of rank {form.markov_rank}, mask token {target.tokenizer.convert_ids_to_tokens(form.mask_token)}; "
+            f"{sum(p.numel() for p in drafter.parameters()) / 1e6:.1f}M parameters each, bfloat16; {f'continued from {start}' if start else 'new'}",
+            "text": f"{len(data.ids):,} responses {f'from {origin.name}' if origin else f'of at most {settings.max_new_tokens} tokens'}; "
+            f"{int(data.lengths.sum()):,} tokens including the prompts",
+            "training": f"{checkpoint['step']:,} steps, {rows:,} sequences ({rows / len(data.ids):.1f} epochs) with {ANCHORS} anchors each, {rows * ANCHORS:,} anchors in all; batches of "
             f"{self.plan.batch}; seed {settings.seed}; Muon and AdamW; D-PACE loss weights{prefixes}",
-            "time": ", ".join(f"{name.replace('_', '-')} {duration(seconds)}" for name, seconds in used.items()) + planned,
-            "speeds": ", ".join(speeds),
-        } | ({"temperature": calibrated(temperature)} if temperature else {})  # fmt: skip
+            "time": ", ".join(f"{name.replace('_', '-')} {duration(seconds)}" for name, seconds in self.state.used.items()),
+        }  # fmt: skip
 
 
 def train_recipe(target: str, out: Path, minutes: float, prompts: tuple[str, ...]) -> None:

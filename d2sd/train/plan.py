@@ -15,7 +15,7 @@ import torch
 from d2sd.nets.dtypes import quick_autocast
 from d2sd.nets.target import Target
 from d2sd.trace.text import duration
-from d2sd.train.block_drafters import drafters_of, taps_of
+from d2sd.train.block_drafters import drafters_of
 from d2sd.train.drafters import features_of
 from d2sd.train.features import batch_of
 from d2sd.train.joint import objective_of
@@ -41,7 +41,7 @@ LOOK = 0.15  # seconds for measuring one speed, per planned minute
 class Speeds(msgspec.Struct, frozen=True):
     """Measured speeds of this machine.
 
-    writing: tokens per second that the target writes; infinite if it writes no text.
+    writing: tokens per second that the target writes; infinite if no text is written.
     features: tokens per second for which features are computed.
     training: anchors per second in training.
     batch: maximum number of texts in a training batch.
@@ -136,18 +136,17 @@ def describe(plan: TrainingPlan, device: str) -> str:
     s = plan.speeds
     if s is None:
         return f"Plan: batches of {plan.batch} texts."
-    anchors, written = plan.seconds["training"] * s.training, f"{s.writing:,.0f} tokens/s written, "
+    anchors = plan.seconds["training"] * s.training
+    written = f"{s.writing:,.0f} tokens/s written, " if plan.seconds["writing"] else ""
     parts = ", ".join(f"{name} {duration(seconds)}" for name, seconds in plan.seconds.items() if seconds)
     text = (
-        f"Measured speeds: {written if s.writing < math.inf else ''}features for {s.features:,.0f} tokens/s, {s.training:,.0f} anchors/s "
-        f"in training.\nPlan: {parts}; about {plan.tokens:,} tokens of text and {anchors:,.0f} anchors, in batches of "
-        f"{plan.batch} texts."
+        f"Measured speeds: {written}features for {s.features:,.0f} tokens/s, {s.training:,.0f} anchors/s "
+        f"in training.\nPlan: {parts}; about {plan.tokens:,} tokens of text and {anchors:,.0f} anchors, in batches of {plan.batch} texts."
     )
     if device == "cpu":
         text += (
             "\nThis is a CPU. The SmolLM2 drafters had α 1.59 on unseen prompts after 0.7 million anchors and 1.76 after 3.0 million "
-            f"(docs/train-your-own.md). With {anchors / 1e6:.2f} million, expect a {'lower' if anchors < 7e5 else 'similar'} α, unless the "
-            "target's texts are easy to predict."
+            "(docs/train-your-own.md); texts that are easy to predict need fewer."
         )
     return text
 
@@ -174,17 +173,21 @@ def measure_speeds(settings: PairTraining, target: Target, rows: int, clock: Clo
 def _training_speeds(settings: PairTraining, target: Target, batch: int, clock: Clock) -> tuple[float, float]:
     """Returns the tokens per second of computing features, and the anchors per second of training both drafters."""
     # on a CPU, measure the smallest batch: larger batches are not faster
-    count = batch if target.device.type == "cuda" else SMALLEST
-    data, taps = random_texts(count, target), taps_of(settings, target)
+    count, vocabulary = batch if target.device.type == "cuda" else SMALLEST, target.config.vocab_size
+    lengths = torch.full((count,), TYPICAL)
+    ids = torch.randint(vocabulary, (count, TYPICAL), dtype=torch.int32, generator=torch.Generator().manual_seed(0))
+    data = Responses(ids, torch.full((count,), TYPICAL // 4), lengths)
+    drafters = drafters_of(settings, target, data)
+    taps = next(iter(drafters.values())).target_layer_ids
     kept = [features_of(target, taps, data)]
 
     def read() -> None:
         kept[:] = [features_of(target, taps, data)]
         _wait()
 
-    least = LOOK * settings.seconds / 60
+    least = LOOK * settings.minutes
     reading = seconds_of(read, least, clock)
-    objective = objective_of(drafters_of(settings, target, data), target.model)
+    objective = objective_of(drafters, target.model)
     optimizers = make_optimizers(dict(objective.named_parameters()), LoopConfig(1))
 
     def learn() -> None:
@@ -200,27 +203,18 @@ def _training_speeds(settings: PairTraining, target: Target, batch: int, clock: 
     return count * TYPICAL / reading, count * ANCHORS / seconds_of(learn, least, clock)
 
 
-def random_texts(count: int, target: Target) -> Responses:
-    """Returns texts of random tokens, as data that settings are tried with."""
-    generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(target.config.vocab_size, (count, TYPICAL), dtype=torch.int32, generator=generator)
-    return Responses(ids, torch.full((count,), TYPICAL // 4), torch.full((count,), TYPICAL))
-
-
 @torch.inference_mode()
 def _writing_speed(settings: PairTraining, target: Target, rows: int, clock: Clock) -> float:
     """Returns tokens per second when ``rows`` texts are written in parallel."""
-    config = RegenerateConfig(rows, settings.new_tokens)
-    batch = Rows(target, rows, LONGEST + settings.new_tokens, config)
+    config = RegenerateConfig(rows, settings.max_new_tokens)
+    batch = Rows(target, rows, LONGEST + settings.max_new_tokens, config)
     batch.put(range(rows), [WriterRequest(n, [n % target.config.vocab_size] * LONGEST) for n in range(rows)])
 
     def step() -> None:
         batch.advance(STRIDE if target.device.type == "cuda" else 1)
         _wait()
 
-    return (
-        rows * (STRIDE if target.device.type == "cuda" else 1) / seconds_of(step, LOOK * settings.seconds / 60, clock)
-    )
+    return rows * (STRIDE if target.device.type == "cuda" else 1) / seconds_of(step, LOOK * settings.minutes, clock)
 
 
 def _wait() -> None:

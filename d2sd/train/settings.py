@@ -10,24 +10,15 @@ from typing import Any, Literal
 
 from d2sd.errors import InputError, require
 from d2sd.folders.configs import drafter_form, named_errors
-from d2sd.folders.model_sets import FOLDERS
 from d2sd.train.files import read_jsonl
 
 PRECISIONS = ("auto", "float32", "bfloat16")
 Clock = Callable[[], float]  # returns the time in seconds
 Role = Literal["first", "second"]
 ROLES: tuple[Role, ...] = ("first", "second")
-# Defaults of block drafters and of their training
-LAYERS, BLOCK_SIZE, MARKOV_RANK = 2, 8, 32
-ANCHORS, BETA = 24, 0.75
-MINUTES, BATCH, NEW_TOKENS = 10.0, 12, 192
+ANCHORS, BETA, BATCH = 24, 0.75, 12  # defaults of block drafters' objective, and of the batch size
 MAX_LENGTH = 1024  # maximum tokens of a training text
-# Options of ``train pair`` → the settings that they replace; and the least values of settings
-REPLACED = {
-    "steps": ("minutes",),
-    "responses": ("prompts", "max_new_tokens"),
-    "start": ("layers", "block_size", "target_layer_ids", "mask_token", "draft_vocab_size", "markov_rank"),
-}
+# least values of settings
 LEAST = {
     "steps": 1,
     "layers": 1,
@@ -182,116 +173,75 @@ class PairTraining:
 
     target: folder, hub id, or a name known to ``d2sd get``.
     out: folder of both drafters, their training data, and the model card.
-    minutes: time for the whole run; None: ``MINUTES``, or no limit if ``steps`` is given.
+    minutes: time for the whole run; not used if ``steps`` is given.
     steps: number of training steps; None: as many as the time allows.
     only: ``first`` or ``second``, to train only this drafter; None: both.
     responses: file of the target's responses to train on; None: the target writes them.
     prompts: prompts for the target to answer; a chat model writes more prompts if there are too few.
     held_out: prompts to measure the drafters on; if empty, some of the training prompts are held out.
-    start: folder from which the drafters start: one with ``dflash`` and/or ``vp``, or with ``only``, that of a drafter; a missing
-        drafter starts from the other. It determines all settings of the drafters. None: new drafters.
-    layers, block_size, markov_rank: number of layers, γ and rank of the Markov head of new drafters; None: ``LAYERS``,
-        ``BLOCK_SIZE`` and ``MARKOV_RANK``. With rank 0, drafters have no Markov head.
+    start: folder from which the drafters start: one with ``dflash`` or ``vp`` or both (then a missing drafter starts from the other)
+        or, with ``only``, that of a drafter. It determines all settings of the drafters. None: new drafters.
+    layers, block_size, markov_rank: number of layers, γ and rank of the Markov head of new drafters; with rank 0, they have no
+        Markov head.
     target_layer_ids: target layers that new drafters read; None: five evenly spaced ones.
     mask_token: mask token of new drafters, as text; None: chosen as by ``d2sd.train.block_drafters.mask_id``.
     draft_vocab_size: size of the draft vocabulary of new drafters, the most frequent tokens of the responses; None: 16,384, or the
         whole vocabulary if that is smaller or if there is no Markov head.
     batch_size: sequences per training step; None: chosen for the time, or ``BATCH`` if ``steps`` is given.
-    max_new_tokens: maximum tokens of an answer; None: ``NEW_TOKENS``.
+    max_new_tokens: maximum tokens of an answer.
     keep_every: interval, in steps, of saved drafters, all of which are kept; 0 saves only the newest.
     dtype: number type of the target; None: bfloat16 on a GPU, and the default of ``load_target`` on a CPU.
     """
 
     target: str | Path
     out: Path
-    minutes: float | None = None
+    minutes: float = 10.0
     steps: int | None = None
     only: Role | None = None
     responses: Path | None = None
     prompts: tuple[str, ...] = ()
     held_out: tuple[str, ...] = ()
     start: Path | None = None
-    layers: int | None = None
-    block_size: int | None = None
+    layers: int = 2
+    block_size: int = 8
     target_layer_ids: list[int] | None = None
     mask_token: str | None = None
     draft_vocab_size: int | None = None
-    markov_rank: int | None = None
+    markov_rank: int = 32
     batch_size: int | None = None
-    max_new_tokens: int | None = None
+    max_new_tokens: int = 192
     keep_every: int = 0
     dtype: str | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for option, replaced in REPLACED.items():
-            given = [_flag(name) for name in replaced if getattr(self, name) not in (None, ())]
-            if getattr(self, option) is not None and given:
-                raise InputError(f"{_flag(option)} replaces {', '.join(given)}; leave out one or the other")
         for name, least in LEAST.items():
             value = getattr(self, name)
-            require(value is None or value >= least, f"{_flag(name)} must be at least {least}, not {value}")
-        require(0 < self._minutes < math.inf, "--minutes must be a number above 0")
+            require(value is None or value >= least, f"{name.replace('_', ' ')} must be at least {least}, not {value}")
+        require(0 < self.minutes < math.inf, "minutes must be a number above 0")
         if self.responses is not None:
             check_responses(self.responses)
-        forms = set()
-        for source in set(self.starts.values()):
-            with named_errors(source):
-                form: Any = drafter_form(source)
-                plain = (
-                    form.reads == "fill"
-                    and form.markov != "rnn"
-                    and not (form.masked or form.selector or form.confidence)
-                )
-                require(plain, "only DFlash drafters, also with a Markov head, can be trained further; train new drafters without --start")  # fmt: skip
-            forms.add((form.taps, form.rows, form.mask_token))
-        require(len(forms) < 2, f"the drafters in {self.start} have different target layers, γ or mask tokens; train one of them, with --only")  # fmt: skip
-        if self.held_out and not self.measured:
-            raise InputError("--held-out measures a VP-Drafter after a first drafter; add --start FOLDER with dflash/, or leave out --only")  # fmt: skip
-
-    @property
-    def _minutes(self) -> float:
-        return MINUTES if self.minutes is None else self.minutes
+        for role in self.roles:
+            if source := self.start_of(role):
+                with named_errors(source):
+                    drafter_form(source)
+        if self.only == "second" and self.held_out:
+            raise InputError("held-out prompts measure a first drafter; leave them out with --only second")
 
     @property
     def seconds(self) -> float:
         """Time for the whole run; infinite if the number of steps is given."""
-        return 60 * self._minutes if self.steps is None else math.inf
-
-    @property
-    def new_tokens(self) -> int:
-        """Maximum tokens of an answer."""
-        return self.max_new_tokens or NEW_TOKENS
+        return 60 * self.minutes if self.steps is None else math.inf
 
     @property
     def roles(self) -> tuple[Role, ...]:
         """The drafters to train."""
-        return ("first", "second") if self.only is None else (self.only,)
+        return (self.only,) if self.only else ROLES
 
-    @property
-    def _found(self) -> dict[Role, str]:
-        places = {} if self.start is None else {role: self.start / FOLDERS[role] for role in ROLES}
-        return {role: str(place) for role, place in places.items() if place.is_dir()}
-
-    @property
-    def starts(self) -> dict[Role, str]:
-        """Folders from which the drafters to train start, by role; empty for new drafters."""
+    def start_of(self, role: Role) -> str | None:
+        """Returns the folder from which a drafter starts; None for a new drafter."""
         if self.start is None:
-            return {}
-        found = self._found
-        require(found or self.only, f"{self.start} has neither dflash/ nor vp/; to continue from the folder of a single drafter, add --only first or second")  # fmt: skip
-        return {role: found.get(role, next(iter(found.values()), str(self.start))) for role in self.roles}
-
-    @property
-    def others(self) -> dict[Role, str]:
-        """Folder of the drafter in ``start`` that is not trained, by its role. α of ``d2sd`` is measured with it."""
-        return {role: place for role, place in self._found.items() if role not in self.roles}
-
-    @property
-    def measured(self) -> bool:
-        """Whether α can be measured, which needs a first drafter."""
-        return "first" in (*self.roles, *self.others)
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-').replace('-layer-ids', '-layers')}"
+            return None
+        found = [place for part in ("dflash", "vp") if (place := self.start / part).is_dir()] or [self.start]
+        require(self.only or found != [self.start], f"{self.start} has neither dflash/ nor vp/; add --only to continue from a single drafter")  # fmt: skip
+        return str(found[0 if role == "first" else -1])

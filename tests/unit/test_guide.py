@@ -35,7 +35,7 @@ def test_training_guide_commands_are_valid(command):
 
 
 def test_training_guide_table_names_existing_options():
-    paths = ("cli/train.py", "train/acceptance.py")
+    paths = ("cli/train.py", "train/acceptance.py", "train/pair.py")
     known = "".join((ROOT / "d2sd" / path).read_text(encoding="utf-8") for path in paths)
     assert all(name in known for name in re.findall(r"^\| `(?:--)?([\w-]+)", TRAINING, re.MULTILINE))
 
