@@ -28,12 +28,10 @@ REPLACED = {
 }
 T = TypeVar("T")
 TARGET, JSONL, PROMPTS = "FOLDER|HUB-ID|NAME", "FILE.jsonl", "FILE.jsonl|ORG/NAME:SPLIT:COLUMN"
-# Files that mark outputs of ``train pair``, and of ``train eagle3`` and the former ``train dflash`` and ``train vp``.
+# Files that mark the outputs of ``train pair``, of ``train eagle3`` and of the former ``train dflash`` and ``train vp``
 PAIR, LOOP = "/pair.json", "/metrics.jsonl"
-FORMER = {
-    "dflash": "first",
-    "vp": "second",
-}  # stages of earlier versions → what ``train pair --only`` calls their drafter
+MARKERS = {"pair": (PAIR, LOOP), "eagle3": (LOOP,), "recipe": (PAIR,)}
+FORMER = {"dflash": "first", "vp": "second"}  # stages of earlier versions → ``--only`` of ``train pair``
 DTYPE = "default: mixed (weights in float16) for a target of 50 million parameters or more on a CPU, else float32"
 
 
@@ -44,10 +42,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_pair(stage("pair", "train a DFlash drafter and a VP-Drafter, for the given minutes or steps"))
     _add_regenerate(stage("regenerate", "let the target write responses to prompts"))
     _add_eagle3(stage("eagle3", "train an EAGLE-3 drafter on the target's responses"))
-    recipe = stage("recipe", "train the drafters of a known target: a pair, then EAGLE-3")
-    _add_recipe(recipe)
-    for parser in stages.choices.values():
-        parser.add_argument("--target", help="target model; NAME: a target from `d2sd get`", metavar=TARGET, required=parser is not recipe)  # fmt: skip
+    _add_recipe(stage("recipe", "train the drafters of a known target: a pair, then EAGLE-3"))
+    for name, parser in stages.choices.items():
+        parser.add_argument("--target", help="target model; NAME: a target from `d2sd get`", metavar=TARGET, required=name != "recipe")  # fmt: skip
+        if name in MARKERS:
+            add_output(
+                parser, "--out", folder=True, markers=MARKERS[name], type=Path, metavar="FOLDER", required=name != "recipe", default=Path("runs/smollm2"),
+                help="folder of drafters and training data, named again to resume" + " (default: runs/smollm2)" * (name == "recipe"),
+            )  # fmt: skip
     for name, role in FORMER.items():
         setattr(stages.add_parser(name), "parse_known_args", partial(_refuse_former, name, role))  # noqa: B010
 
@@ -80,10 +82,6 @@ def _option_adder(parser: argparse.ArgumentParser, training: type) -> Callable[.
 
 def _add_pair(parser: argparse.ArgumentParser) -> None:
     add = _option_adder(parser, PairTraining)
-    add_output(
-        parser, "--out", folder=True, markers=(PAIR, LOOP), type=Path, required=True, metavar="FOLDER",
-        help="folder of the drafters and their training data; to resume an interrupted run, name its folder",
-    )  # fmt: skip
     add("--minutes", "time for the whole run")
     add("--steps", "train N steps instead; may be raised when the command is run again", type=int, metavar="N")
     add("--only", "train only the DFlash drafter (first) or only the VP-Drafter (second)", choices=ROLES)
@@ -132,10 +130,6 @@ def _add_regenerate(parser: argparse.ArgumentParser) -> None:
 def _add_eagle3(parser: argparse.ArgumentParser) -> None:
     add = _option_adder(parser, Eagle3Training)
     add("--responses", "file written by `d2sd train regenerate`", type=Path, required=True, metavar=JSONL)
-    add_output(
-        parser, "--out", folder=True, markers=(LOOP,), type=Path, required=True, metavar="FOLDER",
-        help="folder of the drafter, checkpoints and metrics",
-    )  # fmt: skip
     add("--target-layers", "target layers that the drafter reads (default: 1, L/2 - 1, L - 4)", type=int, nargs="+", dest="target_layer_ids", metavar="N")  # fmt: skip
     add("--draft-vocab-size", "draft only the D most frequent tokens of the responses (default: all tokens)", type=int, metavar="D")  # fmt: skip
     add("--max-length", "cut sequences to N tokens", metavar="N")
@@ -145,8 +139,8 @@ def _add_eagle3(parser: argparse.ArgumentParser) -> None:
     add("--precision", "float32, bfloat16 (autocast), or auto: bfloat16 if it is fast on this machine")
     add("--save-every", "steps between checkpoints to resume from")
     add("--seed", "seed of all random choices")
-    add("--keep-every", "save a drafter to a new folder step-… every N steps; 0: save only the final drafter", metavar="N")  # fmt: skip
-    add("--held-out", "file of prompts (lines with prompt); every save measures α on the target's answers to these prompts", type=Path, metavar=JSONL)  # fmt: skip
+    add("--keep-every", "keep the drafter of every N-th step in a new folder step-…; 0: none", metavar="N")  # fmt: skip
+    add("--held-out", "file of prompts (lines with prompt) on which every save measures α", type=Path, metavar=JSONL)  # fmt: skip
     add("--chat", "put held-out prompts into the target's chat template", action="store_true")
 
 
@@ -155,10 +149,6 @@ def _add_recipe(parser: argparse.ArgumentParser) -> None:
     add("name", "known target", choices=("smollm2",))
     add("--prompts", "more questions, in addition to those that the target writes", nargs="+", default=[], metavar=PROMPTS)  # fmt: skip
     add("--minutes", "time for all drafters", type=float, default=10.0)
-    add_output(
-        parser, "--out", folder=True, markers=(PAIR,), type=Path, default=Path("runs/smollm2"), metavar="FOLDER",
-        help="folder of the drafters (default: runs/smollm2)",
-    )  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from d2sd.train.joint import FEWEST_JUDGED, Temperature
 from d2sd.train.plan import FEWEST_TEXTS, TrainingPlan
-from d2sd.train.settings import PairTraining
 
 ALPHA = {"held_out_acceptance_length": "dflash", "d2sd_acceptance_length": "d2sd"}  # measured figure → method
-NAMES = {"first": "A DFlash drafter (`dflash/`)", "second": "A VP-Drafter for D²SD (`vp/`)"}
 
 
 def acceptance(curve: Sequence[Mapping[str, float]], texts: int) -> str:
@@ -37,18 +35,16 @@ def calibrated(temperature: Temperature) -> str:
     return f"{temperature.tried:.2f}, fitted on {temperature.fitted} responses that were not trained on; {better} clearly better on {temperature.judged} others"
 
 
-def card(
-    settings: PairTraining, facts: Mapping[str, str], curve: Sequence[Mapping[str, float]], plan: TrainingPlan
-) -> str:
+def card(target: object, facts: Mapping[str, str], curve: Sequence[Mapping[str, float]], plan: TrainingPlan) -> str:
     """Returns the model card.
 
     facts: rows of its table.
     curve: the logged rows of training with a measured α.
     """
     table = "".join(f"| {name} | {fact} |\n" for name, fact in facts.items())
-    text = f"""# Drafters for {settings.target}
+    text = f"""# Drafters for {target}
 
-{". ".join(NAMES[role] for role in settings.roles)}. Trained by `d2sd train pair`.
+Trained by `d2sd train pair`.
 
 | | |
 | --- | --- |

@@ -62,7 +62,7 @@ def train_eagle3(settings: Eagle3Training) -> None:
     }  # fmt: skip
     sample = partial(batch_of, objective, data, features)
     training = Loop(objective, len(data.ids), sample, out, loop, identity)
-    training.run(measure, lambda step: save(out / f"step-{step}"), "eagle3")
+    training.run(measure, lambda step: save(out / f"step-{step}"))
     save(out)
 
 

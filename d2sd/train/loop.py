@@ -84,17 +84,15 @@ class Loop:
         self,
         evaluate: Callable[[bool], dict[str, float]] | None = None,
         keep: Callable[[int], None] | None = None,
-        note: str = "train",
     ) -> None:
         """Trains until the end. After Ctrl-C, ends the current step, saves it, and raises ``KeyboardInterrupt``.
 
         evaluate: called at every scheduled save, with True at the last one and else False; returns figures to log.
         keep: called with the number of the step every ``config.keep_every`` steps, to save the current drafters.
-        note: label of the progress bar.
         """
         config, now = self.config, self.position
         form = {} if config.seconds is None else {"bar_format": "{desc}{postfix}"}
-        bar = progress(initial=int(now), total=config.steps, desc=self._label(note, now), mininterval=1, **form)
+        bar = progress(initial=int(now), total=config.steps, desc=self._label(now), mininterval=1, **form)
         with interruptions() as interrupted:
             while now < config.steps:
                 figures = self._advance(rate_at(config, now))
@@ -111,7 +109,7 @@ class Loop:
                 if saves or interrupted():
                     done = {"step": self._step, "seconds": self.seconds, "rows": self._rows, "identity": self.identity}
                     save_checkpoint(self.out, self._parameters, self._optimizers, done)
-                bar.set_description_str(self._label(note, after), refresh=False)
+                bar.set_description_str(self._label(after), refresh=False)
                 bar.update(min(config.steps, int(after)) - bar.n)
                 if interrupted():
                     raise KeyboardInterrupt
@@ -129,12 +127,12 @@ class Loop:
         config = self.config
         return self._step if config.seconds is None else config.steps * self.seconds / config.seconds
 
-    def _label(self, note: str, now: float) -> str:
+    def _label(self, now: float) -> str:
         config = self.config
         if config.seconds is None:
-            return note
+            return "training"
         passed = duration(min(1, now / config.steps) * config.seconds)
-        return f"{note}: {passed} of {duration(config.seconds)}, step {self._step}"
+        return f"training: {passed} of {duration(config.seconds)}, step {self._step}"
 
     def _advance(self, rate: float) -> dict[str, Any]:
         """Trains one step, with halved batches if memory does not suffice. Returns its figures.

@@ -202,18 +202,14 @@ class PairRun:
         if not done:
             plan = self._planned() if settings.steps is None else plan_steps(settings, self._chat)
             self.state.plan = msgspec.structs.replace(plan, batch=settings.batch_size or plan.batch)
-        print(describe(self.plan, target.device.type), file=sys.stderr)
+        if self.plan.speeds:
+            print(describe(self.plan, self.plan.speeds, target.device.type), file=sys.stderr)
         write_whole(self._out / "target", f"{named_from(self._out, settings.target)}\n")
 
     def _planned(self) -> TrainingPlan:
         """Measures this machine's speeds, and returns the plan for the remaining time."""
-        settings, target, writes, total = (
-            self._settings,
-            self.target,
-            not self._settings.responses,
-            self._settings.seconds,
-        )
-        rows = most_rows(target, LONGEST + settings.max_new_tokens) if writes else 0
+        settings, target, total = self._settings, self.target, self._settings.seconds
+        rows = most_rows(target, LONGEST + settings.max_new_tokens) if settings.responses is None else 0
         if not self._chat:
             rows = min(rows, max(1, len(settings.prompts)))
         speeds = measure_speeds(settings, target, rows, self._clock)
@@ -222,7 +218,7 @@ class PairRun:
         if left < total / 2:
             raise InputError(f"{total / 60:g} minutes are too few: measuring this machine's speeds took more than half of them; give more --minutes")  # fmt: skip
         room = sum(feature_bytes(target.device)) // bytes_per_token
-        if not writes:
+        if settings.responses:
             return divide(speeds, left, room, rows, False, int(self.data.lengths.sum()))
         given = len(settings.prompts) * (TYPICAL if self._chat else settings.max_new_tokens)
         plan = divide(speeds, left, room, rows, False, None)
@@ -377,7 +373,7 @@ class PairRun:
         count, identity = len(data.ids) - self.validation, {"data": digest(data.ids)}
         loop = Loop(self._objective, count, sample, self._out / "training", config, identity, self._clock)
         try:
-            loop.run(self._evaluate, self.save, "pair")
+            loop.run(self._evaluate, self.save)
         except KeyboardInterrupt:
             self.save()
             raise
@@ -392,7 +388,7 @@ class PairRun:
             divide_logits(first, temperature.divisor)
             facts["temperature"] = calibrated(temperature)
         self.save()
-        write_whole(self._out / "README.md", card(self._settings, facts, self.curve, self.plan))
+        write_whole(self._out / "README.md", card(self._settings.target, facts, self.curve, self.plan))
 
     @property
     def curve(self) -> list[dict[str, float]]:
@@ -412,7 +408,7 @@ class PairRun:
             "target": f"{settings.target}, {target.numbers}, fingerprint {weights_digest(target.base)}",
             "machine": f"{device}; torch {torch.__version__}, transformers {transformers.__version__}, d2sd {__version__}",
             "date": datetime.now(UTC).date().isoformat(),
-            "drafters": f"{len(drafter.layers)} layers, γ = {form.block_size}, target features of layers {', '.join(map(str, form.taps))}, "
+            "drafters": f"{' and '.join(FOLDERS[role] for role in self.drafters)}: {len(drafter.layers)} layers, γ = {form.block_size}, target features of layers {', '.join(map(str, form.taps))}, "
             f"{form.drafted:,} tokens, Markov head of rank {form.markov_rank}, mask token {target.tokenizer.convert_ids_to_tokens(form.mask_token)}; "
             f"{sum(p.numel() for p in drafter.parameters()) / 1e6:.1f}M parameters each, bfloat16; {f'continued from {start}' if start else 'new'}",
             "text": f"{len(data.ids):,} responses {f'from {origin.name}' if origin else f'of at most {settings.max_new_tokens} tokens'}; "

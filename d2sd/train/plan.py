@@ -131,11 +131,8 @@ def points_of(lengths: Sequence[int], token: float, seconds: float) -> tuple[int
     return 0, texts, most
 
 
-def describe(plan: TrainingPlan, device: str) -> str:
+def describe(plan: TrainingPlan, s: Speeds, device: str) -> str:
     """Returns a description of the plan for the user."""
-    s = plan.speeds
-    if s is None:
-        return f"Plan: batches of {plan.batch} texts."
     anchors = plan.seconds["training"] * s.training
     written = f"{s.writing:,.0f} tokens/s written, " if plan.seconds["writing"] else ""
     parts = ", ".join(f"{name} {duration(seconds)}" for name, seconds in plan.seconds.items() if seconds)

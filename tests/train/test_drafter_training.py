@@ -368,9 +368,9 @@ def test_plain_drafter_is_trained_alone_in_its_own_layout(folder, tmp_path):
     made = form(tmp_path / "plain", "dflash")
     assert (made.draft_vocabulary, made.markov, made.block_size, made.second_role) == (None, None, 8, False)
     card = (tmp_path / "plain" / "README.md").read_text()
-    assert "\nA DFlash drafter (`dflash/`). Trained by" in card
+    assert "| drafters | dflash: 1 layers, γ = 8" in card
     assert "Markov head of rank 0" in card
-    assert "VP-Drafter" not in card
+    assert "the VP-Drafter sees" not in card
     engine = load(str(tmp_path / "plain"))
     plain = engine.generate("Question: Tom", DecodeConfig("autoregressive", 12))
     assert engine.generate("Question: Tom", DecodeConfig("dflash", 12)).token_ids == plain.token_ids

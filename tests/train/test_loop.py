@@ -131,9 +131,9 @@ def test_progress_of_timed_training_gives_time_and_step(tmp_path, capsys, monkey
     monkeypatch.setattr("d2sd.trace.text.SECONDS", 0.0)
     sample = lambda index, _: {"x": ROWS[index]}  # noqa: E731
     config = LoopConfig(1000, batch_size=4, seconds=120.0, log_every=10**6)
-    Loop(Fit(), len(ROWS), sample, tmp_path, config, clock=Ticking(8)).run(note="pair")
-    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("pair")]
+    Loop(Fit(), len(ROWS), sample, tmp_path, config, clock=Ticking(8)).run()
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("training")]
     state = json.loads((tmp_path / "checkpoint" / "state.json").read_text())
-    assert lines[0] == "pair: 0:08 of 2:00, step 0"
-    assert lines[-1].startswith(f"pair: 2:00 of 2:00, step {state['step']}, loss=")
-    assert all(line.startswith("pair: ") and " of 2:00, step " in line for line in lines)
+    assert lines[0] == "training: 0:08 of 2:00, step 0"
+    assert lines[-1].startswith(f"training: 2:00 of 2:00, step {state['step']}, loss=")
+    assert all(line.startswith("training: ") and " of 2:00, step " in line for line in lines)
