@@ -203,7 +203,7 @@ def _pair(arguments: argparse.Namespace) -> None:
         newest = max(
             out.glob("**/config.json"), key=lambda path: path.stat().st_mtime, default=out / "config.json"
         ).parent
-        raise InputError(f"{out} belongs to the training of a single drafter; continue in another folder: d2sd train pair --only first|second --start {newest} --responses FILE.jsonl --out FOLDER")  # fmt: skip
+        raise InputError(f"{out} belongs to the training of a single drafter; continue in another folder: d2sd train pair --only first --start {newest} --responses FILE.jsonl --out FOLDER (for a VP-Drafter: --only second)")  # fmt: skip
     for option, replaced in REPLACED.items():
         given = [
             f"--{name.replace('_ids', 's').replace('_', '-')}"

@@ -438,7 +438,7 @@ FAULTS = {
     "train pair --target tiny --out {}/pair --only first --start {tiny}/eagle3": "it is not a block drafter",
     "train pair --target tiny --out {}/pair --start {tiny} --markov-rank 0 --only first": "--start replaces --markov-rank",
     "train pair --target tiny --out {}/pair --only second --held-out {}/turns.jsonl": "held-out prompts measure a first drafter",
-    "train pair --target tiny --out {}/former": "d2sd train pair --only first|second --start {}/former/step-9 --responses",
+    "train pair --target tiny --out {}/former": "d2sd train pair --only first --start {}/former/step-9 --responses",
     "train dflash --target tiny --responses x --out dflash": "train dflash is now d2sd train pair --only first",
     "train vp": "train vp is now d2sd train pair --only second",
     "train eagle3 --target tiny --out {}/d --responses {}/responses.jsonl --held-out {}/nosuch": "there is no prompt file",
