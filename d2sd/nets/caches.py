@@ -171,35 +171,41 @@ class CacheWindow(PassCache):
         return keys[:, :, : self.length], values[:, :, : self.length]
 
 
-class Ring(PassCache):
-    """Replaces a cache if the texts of a batch are at different positions.
+SLOTS = 32  # slots; oneDNN compiles its products anew for every number of slots
 
-    Every pass writes one token per text, all to the same slot. The next pass writes to the next slot, modulo the capacity. A text
-    at position p therefore sees the p + 1 newest slots. Shapes never change, and no text is padded.
 
-    slot: (1,) int64, the slot that the pass writes.
+class BatchPass(PassCache):
+    """Replaces a cache in passes over one token of each text of a batch, with the texts at different positions.
+
+    Every token is written to the slot of its position. On a CPU, attention reads only the slots that some text has filled, rounded
+    up to a multiple of ``SLOTS``. On a GPU, it reads all slots, so that shapes never change.
+
     places: (B,) int64, positions of the tokens in their texts, below the capacity.
     """
 
-    def __init__(self, cache: KeyValueCache, slot: Tensor, places: Tensor):
-        self.cache, self.length, self._slot, self._places = cache, cache.capacity, slot, places
-        self._ages = (slot - torch.arange(cache.capacity, device=slot.device)) % cache.capacity
+    def __init__(self, cache: KeyValueCache, places: Tensor):
+        self.cache, self.length, self._places = cache, cache.capacity, places
+        self._read = cache.capacity
+        if places.device.type == "cpu":
+            self._read = min(cache.capacity, SLOTS * (int(places.max()) // SLOTS + 1))
+        self._rows = torch.arange(len(places), device=places.device)
+        self._ages = places[:, None] - torch.arange(self._read, device=places.device)
         self._seen: dict[int | None, Tensor] = {}
 
     def store(self, key: Tensor, value: Tensor, layer: int) -> KeyValue:
-        """Writes one row per text. Returns keys and values of all slots."""
+        """Writes one row per text. Returns keys and values of all slots that attention reads."""
         keys, values = self.cache.buffers(layer)
-        keys.index_copy_(2, self._slot, key)
-        values.index_copy_(2, self._slot, value)
-        return keys, values
+        keys[self._rows, :, self._places] = key[:, :, 0].to(keys.dtype)
+        values[self._rows, :, self._places] = value[:, :, 0].to(values.dtype)
+        return keys[:, :, : self._read], values[:, :, : self._read]
 
     def seen(self, window: int | None) -> Tensor:
-        """Returns the slots that each text sees, (B, 1, 1, capacity) bool.
+        """Returns the slots that each text sees, (B, 1, 1, slots read) bool.
 
         window: number of tokens in the attention window; None without a window.
         """
         if window not in self._seen:
-            seen = self._ages <= self._places[:, None]
+            seen = self._ages >= 0
             self._seen[window] = (seen if window is None else seen & (self._ages < window))[:, None, None]
         return self._seen[window]
 

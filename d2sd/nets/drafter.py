@@ -18,9 +18,10 @@ from torch.nn import functional as F
 from transformers import PreTrainedModel, Qwen3Config
 from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP, Qwen3RotaryEmbedding
 
+from d2sd.nets.dtypes import product
 from d2sd.nets.layouts import DrafterForm, Selector, default_target_layers, read_form
 from d2sd.nets.lean import Attend, Kernels, KeyValue, LayerAttention, MergedLayers, Product, merged_layers
-from d2sd.nets.packed import PackedLayers, product
+from d2sd.nets.packed import PackedLayers
 from d2sd.nets.types import TargetType, head_shape, target_type
 
 # Decoder layers.
@@ -155,7 +156,12 @@ class MarkovHead(nn.Module):
         return hidden.new_zeros(*hidden.shape[:-1], self.rank)
 
     def forward(self, before: Tensor, hidden: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns the corrections of the logits, (…, drafted), and the next state, (…, r).
+        """Returns the corrections of the logits, (…, drafted), and the next state, (…, r). Arguments as for ``inputs``."""
+        e, state = self.inputs(before, hidden, state)
+        return self.markov_w2(e), state
+
+    def inputs(self, before: Tensor, hidden: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns what ``markov_w2`` multiplies, (…, r), and the next state, (…, r).
 
         before: the previous token of each row, (…).
         hidden: hidden states of the rows, (…, hidden).
@@ -168,7 +174,7 @@ class MarkovHead(nn.Module):
             gate, new, out = self.joint_proj(torch.cat([state, e, hidden], -1)).chunk(3, -1)
             gate = torch.sigmoid(gate)
             state, e = gate * state + (1 - gate) * torch.tanh(new), torch.tanh(out)
-        return self.markov_w2(e), state
+        return e, state
 
 
 class ConfidenceHead(nn.Module):

@@ -14,12 +14,13 @@ from __future__ import annotations
 import timeit
 import warnings
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.jit._script import RecursiveScriptClass
+from torch.nn import functional as F
 
 from d2sd.config import DTYPE_NAMES
 
@@ -32,6 +33,8 @@ NEAR_TIES = (
     "two texts differ from this token on; both are equally good."
 )
 MIXED_FROM = 50_000_000  # parameters; the weights of smaller targets are quick to read in any format
+SMALL = 1 << 18  # numbers per matrix; weight matrices up to this size keep torch's layout
+_PACKED_FOR = 16  # rows; oneDNN's layout for 16 rows also suits one row and many rows
 
 
 def taken_here() -> str:
@@ -101,8 +104,31 @@ def half_product(weight: Tensor) -> Callable[[Tensor], Tensor]:
     return partial(torch.ops.quantized.linear_dynamic_fp16.default._op, W_prepack=_Packed(weight))
 
 
+def product(weight: Tensor, half: bool = False) -> Callable[[Tensor], Tensor]:
+    """Returns the function x → x · weightᵀ in the weight's dtype, with a copy of the weight.
+
+    Large matrices are copied to oneDNN's layout. Small ones keep torch's layout, since their product takes less time than a call
+    of oneDNN. If torch was built without oneDNN, all matrices keep torch's layout.
+
+    half: whether the copy of a float32 weight is in float16 (``half_product``).
+    """
+    if half:
+        return half_product(weight)
+    try:
+        if weight.numel() > SMALL:
+            packed = torch.ops.mkldnn._reorder_linear_weight(weight, _PACKED_FOR)
+            run = torch.ops.mkldnn._linear_pointwise.default
+            return partial(run, W=packed, B=None, attr="none", scalars=[], algorithm="")
+    except (AttributeError, RuntimeError):
+        pass
+    return partial(F.linear, weight=weight.T.contiguous().T)  # column-major, faster for a single row
+
+
 class HalfLinear(nn.Module):
-    """A frozen linear layer without bias, with its weight in float16; inputs and sums are float32. Requires ``can_mix``."""
+    """A frozen linear layer without bias, with its weight in float16; inputs and sums are float32. Requires ``can_mix``.
+
+    Under autocast, products are in bfloat16, as those of ``nn.Linear``.
+    """
 
     def __init__(self, weight: Tensor):
         """weight: (out, in) float32."""
@@ -112,8 +138,12 @@ class HalfLinear(nn.Module):
         self._run = half_product(weight.detach())
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns x · weightᵀ, (…, out) float32, for x (…, in)."""
-        return self._run(x)
+        """Returns x · weightᵀ, (…, out), for x (…, in): float32, or bfloat16 under autocast."""
+        return self._coarse(x.bfloat16()) if torch.is_autocast_enabled("cpu") else self._run(x)
+
+    @cached_property
+    def _coarse(self) -> Callable[[Tensor], Tensor]:
+        return product(self.weight.bfloat16())
 
 
 def mixes_by_default(model: nn.Module) -> bool:

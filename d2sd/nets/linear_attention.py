@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers.activations import ACT2FN
 
-from d2sd.nets.caches import DeltaRows, LayerCache, Ring
+from d2sd.nets.caches import BatchPass, DeltaRows, LayerCache
 from d2sd.nets.transformers_calls import cache_argument, refuse_unknown
 from d2sd.nets.tree_attention import PassAttention, PassRows
 
@@ -81,8 +81,8 @@ def _forward(
     """
     held = others.pop(cache_name, None)
     refuse_unknown("linear layers", others)
-    cache = held.cache if isinstance(held, Ring) else held
-    if not isinstance(cache, LayerCache) or not (cache.length or isinstance(held, Ring)):
+    cache = held.cache if isinstance(held, BatchPass) else held
+    if not isinstance(cache, LayerCache) or not (cache.length or isinstance(held, BatchPass)):
         return stock(hidden_states, attention_mask=attention_mask, **{cache_name: cache})
     if attention_mask is not None:  # transformers creates no mask for our attention function
         refuse_unknown("linear layers", {"attention_mask": attention_mask})

@@ -15,33 +15,11 @@ from torch import Tensor, nn
 from torch.linalg import vector_norm
 from torch.nn import functional as F
 
-from d2sd.nets.dtypes import half_product
+from d2sd.nets.dtypes import product
 from d2sd.nets.lean import TORCH, LeanLayers, Product
 from d2sd.nets.types import layer_kinds
 
 MAX_BYTES = 1 << 30  # bytes of weights; larger models are not copied
-SMALL = 1 << 18  # numbers per matrix; weight matrices up to this size keep torch's layout
-_PACKED_FOR = 16  # rows; oneDNN's layout for 16 rows also suits one row and many rows
-
-
-def product(weight: Tensor, half: bool = False) -> Product:
-    """Returns the function x → x · weightᵀ in float32, with a copy of the weight.
-
-    Large matrices are copied to oneDNN's layout. Small ones keep torch's layout, since their product takes less time than a call
-    of oneDNN. If torch was built without oneDNN, all matrices keep torch's layout.
-
-    half: whether the copy is in float16 (``d2sd.nets.dtypes.half_product``).
-    """
-    if half:
-        return half_product(weight)
-    try:
-        if weight.numel() > SMALL:
-            packed = torch.ops.mkldnn._reorder_linear_weight(weight, _PACKED_FOR)
-            run = torch.ops.mkldnn._linear_pointwise.default
-            return partial(run, W=packed, B=None, attr="none", scalars=[], algorithm="")
-    except (AttributeError, RuntimeError):
-        pass
-    return partial(F.linear, weight=weight.T.contiguous().T)  # column-major, faster for a single row
 
 
 def weight_bytes(model: nn.Module) -> int:

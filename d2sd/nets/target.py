@@ -19,11 +19,12 @@ from transformers import PreTrainedModel
 
 from d2sd.errors import InputError, first_line
 from d2sd.nets.attention import Backend, attend_dense
-from d2sd.nets.caches import CacheWindow, KeyValueCache, LayerCache, LinearState, Ring
+from d2sd.nets.caches import BatchPass, CacheWindow, KeyValueCache, LayerCache, LinearState
 from d2sd.nets.config_checks import require_template
+from d2sd.nets.dtypes import product
 from d2sd.nets.lean import Kernels, MergedLayers, merged_layers
 from d2sd.nets.linear_attention import follow_trees
-from d2sd.nets.packed import PackedLayers, mask_after, product
+from d2sd.nets.packed import PackedLayers, mask_after
 from d2sd.nets.transformers_calls import cache_argument
 from d2sd.nets.tree_attention import ATTENTION, LayerOptions, PassRows, TreeAttention, attend_chain
 from d2sd.nets.types import (
@@ -196,10 +197,11 @@ class Target:
     def chat_ids(self, message: str, thinking: bool) -> list[int]:
         return chat_ids(self.tokenizer, self.name, [{"role": "user", "content": message}], thinking)
 
-    def new_cache(self, capacity: int, batch: int = 1) -> KeyValueCache:
+    def new_cache(self, capacity: int, batch: int = 1, dtype: torch.dtype | None = None) -> KeyValueCache:
+        """Returns an empty cache. dtype: of keys and values; None: the target's."""
         homes = {n: a.k_proj.weight.device for n, a in self._kept.items()}
         shapes = {n: (a.k_proj.out_features // a.head_dim, a.head_dim) for n, a in self._kept.items()}
-        arguments = shapes, capacity, self.dtype, homes, batch
+        arguments = shapes, capacity, dtype or self.dtype, homes, batch
         states = {n: self._state(n, batch) for n, kind in enumerate(self.kinds) if kind == "linear"}
         return LayerCache(states, *arguments) if states else KeyValueCache(*arguments)
 
@@ -275,7 +277,11 @@ class Target:
         return self.read(ids[None], cache, positions[None], attend=attend, rows=rows)[0]
 
     def read(
-        self, ids: Tensor, cache: KeyValueCache | CacheWindow | Ring, positions: Tensor | None = None, **others: Any
+        self,
+        ids: Tensor,
+        cache: KeyValueCache | CacheWindow | BatchPass,
+        positions: Tensor | None = None,
+        **others: Any,
     ) -> Tensor:
         """Returns the hidden states of a batch after the final norm, (B, R, hidden). Writes keys and values to the cache.
 

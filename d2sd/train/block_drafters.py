@@ -34,6 +34,8 @@ TAPS, VOCABULARY = 5, 16_384  # defaults: number of target layers that a drafter
 # Loss in nats of a label outside the draft vocabulary. Such a label cannot be drafted, so its loss is constant, without a gradient.
 UNKNOWN = 20.0
 SMOOTHING = 0.5  # D-PACE's smoothing constant; the paper's value
+PART = 1 << 22  # logits computed at a time
+SMALLEST = 1e-37  # smallest probability whose logarithm is taken
 PROPOSED = 3  # number of mask tokens that an error message suggests
 
 
@@ -144,6 +146,47 @@ def position_weights(nll: Tensor, scored: Tensor) -> Tensor:
     return reached.flip(-1).cumsum(-1).flip(-1) * scored
 
 
+class HeadLoss(torch.autograd.Function):
+    """Losses of labels under the LM head, without storing logits.
+
+    The gradient with respect to the logits is known as soon as the logits are. It is therefore computed in the forward pass, for
+    about ``PART`` logits at a time.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, frozen: Tensor, trained: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the losses in nats, (N,) float32, and whether each label is the likeliest token, (N,) bool.
+
+        rows: hidden states and inputs of the Markov head, (N, hidden + r).
+        frozen, trained: the LM head, (D, hidden), and the Markov head's ``markov_w2``, (D, r).
+        labels: (N,).
+        """
+        dtype = torch.bfloat16 if torch.is_autocast_enabled(rows.device.type) else rows.dtype
+        rows, head = rows.to(dtype), torch.cat([frozen.to(dtype), trained.to(dtype)], 1)
+        gradient, losses, right = torch.empty_like(rows), [], []
+        slopes = rows.new_empty(len(rows) if trained.numel() else 0, len(head))
+        for start in range(0, len(rows), size := max(1, PART // len(head))):
+            at = slice(start, start + size)
+            label = labels[at, None]
+            slope = (rows[at] @ head.T).softmax(-1, dtype=torch.float32)
+            likely = slope.gather(1, label)
+            losses.append(-likely.clamp_min(SMALLEST).log())
+            right.append(slope.argmax(-1, keepdim=True) == label)
+            slope = slope.scatter_(1, label, likely - 1).to(dtype)
+            torch.mm(slope, head, out=gradient[at])
+            if trained.numel():
+                slopes[at] = slope
+        ctx.save_for_backward(gradient, rows[:, frozen.shape[1] :], slopes)
+        ctx.mark_non_differentiable(whether := torch.cat(right)[:, 0])
+        return torch.cat(losses)[:, 0], whether
+
+    @staticmethod
+    def backward(ctx: Any, weights: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        gradient, inputs, slopes = ctx.saved_tensors
+        weights = weights[:, None].to(gradient.dtype)
+        return weights * gradient, None, slopes.T @ (weights * inputs) if len(slopes) else None, None
+
+
 class DrafterObjective(nn.Module):
     """The training loss of a block drafter, on sequences written by the target."""
 
@@ -186,10 +229,11 @@ class DrafterObjective(nn.Module):
         features: the target's features (B, S, taps·hidden); None: they are computed with a pass of the target.
         """
         gamma = self.drafter.block_size
-        logits, labels, draftable, scored = self._predict(ids, lengths, anchors, prefixes, features)
-        hard = torch.where(draftable, F.cross_entropy(logits, labels, reduction="none"), UNKNOWN)
+        *inputs, labels, draftable, scored = self._predict(ids, lengths, anchors, prefixes, features)
+        hard, likeliest = HeadLoss.apply(*inputs, labels)
+        hard = torch.where(draftable, hard, UNKNOWN)
         nll = torch.zeros_like(scored, dtype=torch.float32).masked_scatter(scored, hard)
-        right = torch.ones_like(scored).masked_scatter(scored, (logits.argmax(-1) == labels) & draftable)
+        right = torch.ones_like(scored).masked_scatter(scored, likeliest & draftable)
         inside = (anchors[..., None] + torch.arange(gamma, device=ids.device)) < lengths[:, None, None]
         streak = (right & inside).cumprod(-1).sum(-1).float() - 1 - prefixes.clamp_max(gamma - 1)
         has_label, first_scored = scored.any(-1), scored & (scored.cumsum(-1) == 1)
@@ -208,7 +252,8 @@ class DrafterObjective(nn.Module):
 
         batch: arguments of ``forward``.
         """
-        logits, labels, draftable, scored = self._predict(**batch)
+        rows, frozen, trained, labels, draftable, scored = self._predict(**batch)
+        logits = F.linear(rows, torch.cat([frozen.to(rows.dtype), trained.to(rows.dtype)], 1)).float()
         hit = (logits.argmax(-1) == labels) & draftable
         right = torch.ones_like(scored).masked_scatter(scored, hit)
         reached = (
@@ -219,10 +264,10 @@ class DrafterObjective(nn.Module):
 
     def _predict(
         self, ids: Tensor, lengths: Tensor, anchors: Tensor, prefixes: Tensor, features: Tensor | None = None
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Returns, for the N drafted positions of a batch:
+    ) -> tuple[Tensor, ...]:
+        """Returns, for the N drafted positions of a batch, with D tokens in the draft vocabulary:
 
-        * logits (N, D), where D is the size of the draft vocabulary;
+        * rows, LM head and Markov head, as for ``HeadLoss``; without a Markov head, r is 0;
         * labels (N,), as indices into the draft vocabulary;
         * whether the draft vocabulary contains the label, (N,) bool;
         * which positions these are, (B, A, γ) bool.
@@ -242,14 +287,17 @@ class DrafterObjective(nn.Module):
         scored = inside & ~visible
         flat = scored.flatten(1)
         weight, vocabulary = self._head
-        if not torch.is_autocast_enabled(ids.device.type):
-            weight = weight.to(drafted.dtype)
-        logits = F.linear(drafted[flat], weight).float() + self._markov(tokens, drafted, flat)
-        labels, draftable = tokens.flatten(1)[flat], torch.ones_like(logits[:, 0], dtype=torch.bool)
+        rows, markov = drafted[flat], self.drafter.markov_head
+        trained = weight.new_empty(len(weight), 0) if markov is None else markov.markov_w2.weight
+        if markov is not None:
+            before = torch.cat([tokens[..., :1], tokens[..., :-1]], -1).flatten(1)[flat]
+            rows = torch.cat([rows, markov.inputs(before, rows, markov.start(rows))[0]], 1)
+        labels = tokens.flatten(1)[flat]
+        draftable = torch.ones_like(labels, dtype=torch.bool)
         if vocabulary is not None:
             index = torch.searchsorted(vocabulary, labels).clamp_max(len(vocabulary) - 1)
             labels, draftable = index, vocabulary[index] == labels
-        return logits, labels, draftable, scored
+        return rows, weight, trained, labels, draftable, scored
 
     def _draft(self, shown: Tensor, places: Tensor, anchors: Tensor, features: Tensor) -> Tensor:
         """Returns hidden states (B, A·γ, hidden) of all blocks, from one pass.
@@ -271,21 +319,6 @@ class DrafterObjective(nn.Module):
             return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, enable_gqa=True)
 
         return self.drafter(block, places.flatten(1), attend)
-
-    def _markov(self, tokens: Tensor, drafted: Tensor, flat: Tensor) -> Tensor | float:
-        """Returns what the Markov head adds to the logits of the scored rows, (N, D); 0 if the drafter has no such head.
-
-        tokens: the text's tokens in all blocks, (B, A, γ).
-        drafted: hidden states (B, A·γ, hidden).
-        flat: which rows are scored, (B, A·γ) bool.
-        """
-        head = self.drafter.markov_head
-        if head is None:
-            return 0.0
-        before = torch.cat([tokens[..., :1], tokens[..., :-1]], -1).flatten(1)[flat]
-        rows = drafted[flat]
-        correction: Tensor = head(before, rows, head.start(rows))[0].float()
-        return correction
 
 
 # Preparation of a drafter for training: added heads and the mask token.

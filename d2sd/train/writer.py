@@ -1,6 +1,6 @@
 """Lets the target write many texts in parallel. When the text of a row ends, the row takes the next prompt.
 
-All rows share one ring of cache slots (``d2sd.nets.caches.Ring``). The tokens of a new prompt are fed one per step, like written
+Texts are at different positions (``d2sd.nets.caches.BatchPass``). The tokens of a new prompt are fed one per step, like written
 tokens. Every step therefore has the same shapes, and on a GPU it is replayed as one CUDA graph.
 """
 
@@ -18,10 +18,12 @@ from torch import Tensor, nn
 
 from d2sd.decoding.verifier import restrict
 from d2sd.errors import first_line
-from d2sd.nets.caches import LayerCache, Ring
+from d2sd.nets.caches import BatchPass, LayerCache
+from d2sd.nets.dtypes import halved, product, quick_bfloat16
 from d2sd.nets.passes import PassRecorder
 from d2sd.nets.target import Target
-from d2sd.nets.tree_attention import attend_ring
+from d2sd.nets.tree_attention import attend_batch
+from d2sd.nets.types import final_logits
 from d2sd.train.settings import RegenerateConfig
 
 Stop = Callable[[], bool]  # returns whether to stop writing texts
@@ -53,14 +55,19 @@ class Rows:
     idle: whether the row has no text to write, (B,).
     """
 
-    def __init__(self, target: Target, count: int, width: int, config: RegenerateConfig):
-        """width: maximum tokens of a text, prompt included."""
+    def __init__(self, target: Target, count: int, width: int, config: RegenerateConfig, exact: bool = False):
+        """width: maximum tokens of a text, prompt included.
+        exact: as for ``write``.
+        """
         self._target, self._config, device = target, config, target.device
-        self.cache = target.new_cache(-(-width // 8) * 8, count)
+        coarse = not exact and may_round(target)
+        self._numbers = torch.bfloat16 if coarse else target.dtype  # of the cache and the LM head
+        self._autocast = torch.autocast("cpu", torch.bfloat16, enabled=coarse)
+        self.cache = target.new_cache(-(-width // 8) * 8, count, self._numbers)
+        self._head = product(target.head.weight.bfloat16()) if coarse else target.borrowed_scores
         self.text = torch.zeros(count, self.cache.capacity, dtype=torch.long, device=device)
         self.place, self.prompt, self.last = (torch.zeros(count, dtype=torch.long, device=device) for _ in range(3))
         self.idle = torch.ones(count, dtype=torch.bool, device=device)
-        self._slot = torch.zeros(1, dtype=torch.long, device=device)
         self._ends = torch.tensor(sorted(target.end_ids), dtype=torch.long, device=device)
         self._graph: Any = None
         self._captures = device.type == "cuda" and target.capturable and target.fixable
@@ -82,16 +89,16 @@ class Rows:
         longer.
         """
         positions = torch.arange(count, device=self.text.device)[None]
-        self._target.read(self.text[:, :count], self.cache, positions)
+        with self._autocast:
+            self._target.read(self.text[:, :count], self.cache, positions)
         self.cache.commit(range(count))
         self.place.fill_(count)
-        self._slot.fill_(count)
 
     def advance(self, steps: int) -> None:
         """Runs ``steps`` steps, each of which feeds one token per row. Rows whose text has ended do not change."""
         if self._captures and self._graph is None:
             # Capturing runs a step three times. Restore the tensors that it changes; cache slots need not be restored.
-            changed = (self.text, self.place, self.idle, self._slot)
+            changed = (self.text, self.place, self.idle)
             before = [t.clone() for t in changed]
             try:
                 self._graph = PassRecorder(self.text.device).capture(self._step, ())
@@ -109,11 +116,13 @@ class Rows:
                 self._graph.replay(())
 
     def _step(self) -> tuple[()]:
-        ring = Ring(self.cache, self._slot, self.place)
+        held = BatchPass(self.cache, self.place)
         ids = self.text.gather(1, self.place[:, None])
-        hidden = self._target.read(ids, ring, self.place[:, None], attend=partial(attend_ring, ring))
-        ring.commit()
-        tokens = self._choose(self._target.logits(hidden[:, -1]))
+        with self._autocast:
+            hidden = self._target.read(ids, held, self.place[:, None], attend=partial(attend_batch, held))
+        held.commit()
+        rows = hidden[:, -1].to(self._numbers)
+        tokens = self._choose(final_logits(self._target.config, self._head(rows)))
         after = (self.place + 1).clamp_max(self.text.shape[1] - 1)
         present = self.text.gather(1, after[:, None])[:, 0]
         given = after < self.prompt
@@ -121,14 +130,13 @@ class Rows:
         self.text.scatter_(1, after[:, None], tokens[:, None])
         self.place.copy_(torch.where(self.idle, self.place, after))
         self.idle |= ~given & (torch.isin(tokens, self._ends) | (after >= self.last))
-        self._slot.copy_((self._slot + 1) % self.cache.capacity)
         return ()
 
     def _choose(self, logits: Tensor) -> Tensor:
         """Returns the next token of each row, (B,): the likeliest, or a sampled one if the temperature is above 0."""
         if not self._config.temperature:
             return logits.argmax(-1)
-        scores = restrict(logits / self._config.temperature, self._config.top_k, 1.0)
+        scores = restrict(logits.float() / self._config.temperature, self._config.top_k, 1.0)
         noise = -torch.empty_like(scores).exponential_().log()
         return (scores + noise).argmax(-1)
 
@@ -147,8 +155,12 @@ def write(
     requests: Iterable[WriterRequest],
     config: RegenerateConfig,
     stop: Stop | None = None,
+    exact: bool = False,
 ) -> Iterator[tuple[WriterRequest, list[int]]]:
     """Yields every request with the token ids written after its prompt, end token included, in the order in which texts end.
+
+    A ``mixed`` target multiplies in bfloat16 if this machine does so quickly and ``exact`` is False. Its texts then differ from those
+    of plain decoding after near ties between two tokens, which does not matter in texts to train on.
 
     If memory is too small for ``config.batch_size`` rows, the number of rows is halved.
 
@@ -165,7 +177,8 @@ def write(
     taken: list[WriterRequest | None] = []
     while queue:
         try:
-            yield from _written(target, queue, taken, min(count, len(queue)), width, config, stop)
+            rows = Rows(target, min(count, len(queue)), width, config, exact)
+            yield from _written(rows, queue, taken, stop)
             return
         except torch.OutOfMemoryError:
             queue.extendleft(r for r in taken if r is not None)
@@ -177,16 +190,13 @@ def write(
 
 
 def _written(
-    target: Target, queue: deque[WriterRequest], taken: list[WriterRequest | None], count: int, width: int, config: RegenerateConfig,
-    stop: Stop | None,
-) -> Iterator[tuple[WriterRequest, list[int]]]:  # fmt: skip
+    rows: Rows, queue: deque[WriterRequest], taken: list[WriterRequest | None], stop: Stop | None
+) -> Iterator[tuple[WriterRequest, list[int]]]:
     """Yields the texts of ``queue``, written in one batch.
 
     taken: request of each row, updated in place; None after its text was yielded.
-    count: number of rows.
-    width: maximum tokens of a text, prompt included.
     """
-    kind, rows = target.device.type, Rows(target, count, width, config)
+    kind, count = rows.text.device.type, len(rows.text)
     taken[:] = [queue.popleft() for _ in range(count)]
     begun = [r for r in taken if r is not None]
     rows.put(range(count), begun)
@@ -215,6 +225,14 @@ def _written(
     for request, text, place in zip(list(taken), rows.text.tolist(), rows.place.tolist(), strict=True):
         if request is not None and place >= len(request.prompt):
             yield request, text[len(request.prompt) : place + 1]
+
+
+def may_round(target: Target) -> bool:
+    """Returns whether texts can be written with products and a cache in bfloat16: a ``mixed`` target on a CPU that multiplies
+    bfloat16 quickly, with layers of plain attention only.
+    """
+    plain = target.plain_attention and target.fixable
+    return target.device.type == "cpu" and plain and halved(target.base.layers) and quick_bfloat16()
 
 
 def most_rows(target: Target, width: int) -> int:

@@ -13,9 +13,8 @@ from d2sd.folders import loading
 from d2sd.folders.loading import load_models
 from d2sd.folders.model_sets import resolve
 from d2sd.nets import dtypes as numbers
-from d2sd.nets.dtypes import can_mix
+from d2sd.nets.dtypes import can_mix, product
 from d2sd.nets.models import Models
-from d2sd.nets.packed import product
 from tests.nets import make_drafter, make_eagle3, make_target, save_models
 
 

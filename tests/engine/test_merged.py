@@ -12,9 +12,9 @@ from d2sd.decoding.verifier import Verifier
 from d2sd.nets import flashinfer
 from d2sd.nets import packed as packed_layers
 from d2sd.nets.attention import attend_dense
-from d2sd.nets.dtypes import can_mix
+from d2sd.nets.dtypes import can_mix, product
 from d2sd.nets.lean import TORCH
-from d2sd.nets.packed import PackedLayers, product
+from d2sd.nets.packed import PackedLayers
 from d2sd.nets.passes import ROWS, Passes
 from tests.nets import make_drafter, make_target, stock_pass
 from tests.target_nets import make_typed
