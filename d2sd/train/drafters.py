@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from d2sd.folders.fingerprint import write_fingerprint
-from d2sd.nets.dtypes import halved, quick_autocast
+from d2sd.nets.dtypes import quick_autocast
 from d2sd.nets.target import LayerTaps, Target
 from d2sd.trace.files import writing
 from d2sd.train.features import FeatureStore, read_features
@@ -31,8 +30,7 @@ class ComputedFeatures(FeatureStore):
     def rows(self, index: Tensor, width: int, names: Iterable[str]) -> dict[str, Tensor]:
         """Same as ``FeatureStore.rows``."""
         ids = self._data.ids[index, :width].long().to(self._base.embed_tokens.weight.device)
-        numbers = nullcontext() if halved(self._base.layers) else quick_autocast(ids.device)
-        with LayerTaps(self._base.layers).only(self._taps) as layers, numbers:
+        with LayerTaps(self._base.layers).only(self._taps) as layers, quick_autocast(ids.device):
             hidden = self._base(input_ids=ids, use_cache=False).last_hidden_state
             found = {"features": layers.features(self._taps, ids.device), "hidden": hidden}
         return {name: found[name] for name in names}

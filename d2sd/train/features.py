@@ -10,13 +10,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from d2sd.nets.dtypes import halved, quick_autocast
+from d2sd.nets.dtypes import quick_autocast
 from d2sd.nets.target import LayerTaps
 from d2sd.trace.text import progress
 from d2sd.train.text import Responses
@@ -130,8 +129,7 @@ def _read(base: Any, taps: list[int], data: Responses, sizes: dict[str, int], co
             )
     starts = data.lengths.cumsum(0) - data.lengths
     # autocast is precise enough, since rows are stored in bfloat16
-    numbers = nullcontext() if halved(base.layers) else quick_autocast(weight.device)
-    with LayerTaps(base.layers).only(taps) as layers, numbers:
+    with LayerTaps(base.layers).only(taps) as layers, quick_autocast(weight.device):
         for batch in progress(
             data.lengths.argsort().split(FEATURE_BATCH[weight.device.type]), desc="features", mininterval=1
         ):

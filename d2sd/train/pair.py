@@ -263,15 +263,16 @@ class PairRun:
         return training, held_out
 
     def _answer(
-        self, prompts: Sequence[list[int]], name: str, config: RegenerateConfig, stop: Stop, most: int | None = None
+        self, prompts: Sequence[list[int]], name: str, config: RegenerateConfig, stop: Stop, most: int | None = None,
+        exact: bool = False,
     ) -> None:  # fmt: skip
         """Writes the target's answers to the prompts into the file ``name`` of the output folder.
 
-        stop: as for ``write``.
+        stop, exact: as for ``write``.
         most: as for ``regenerate``.
         """
         target = self.target
-        in_order = lambda requests: write(target, sorted(requests, key=lambda r: r.number), config, stop)  # noqa: E731
+        in_order = lambda requests: write(target, sorted(requests, key=lambda r: r.number), config, stop, exact)  # noqa: E731
         identity = {**asdict(config), "target": weights_digest(target.base)}
         regenerate(in_order, prompts, self._out / name, config, identity, most)
 
@@ -305,7 +306,7 @@ class PairRun:
         if not done and self._held_out_prompts:
             latest = self._clock() + WRITING_HELD_OUT * self._settings.seconds
             config = RegenerateConfig(HELD_OUT, HELD_OUT_TOKENS)
-            self._answer(self._held_out_prompts, path.name, config, lambda: self._clock() >= latest)
+            self._answer(self._held_out_prompts, path.name, config, lambda: self._clock() >= latest, exact=True)
         rows = read_jsonl(path, "prompt_ids", "response_ids") if path.exists() else ()
         self._held_out = HeldOut(self.target, ((row["prompt_ids"], row["response_ids"]) for row in rows))
         if done:

@@ -92,7 +92,7 @@ def requests_of(prompts: Sequence[Sequence[int]]) -> list[WriterRequest]:
 
 
 def write_by_length(
-    target: Target, requests: Sequence[WriterRequest], config: RegenerateConfig
+    target: Target, requests: Sequence[WriterRequest], config: RegenerateConfig, exact: bool = False
 ) -> Iterator[tuple[WriterRequest, list[int]]]:
     """Does the same as ``write``, but puts only texts of similar maximum lengths into a batch, since all rows of a batch have the
     same length.
@@ -102,7 +102,7 @@ def write_by_length(
         return max(9, (len(request.prompt) + config.max_new_tokens - 1).bit_length())  # 9 bits: up to 512 tokens
 
     for _, alike in groupby(requests, size_class):
-        yield from write(target, alike, config)
+        yield from write(target, alike, config, exact=exact)
 
 
 def write_on_server(
@@ -202,12 +202,12 @@ def resumed_rows(out: Path, identity: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def respond_to(target: Target, prompts: Sequence[Sequence[int]], config: RegenerateConfig) -> list[list[int]]:
-    """Returns the target's responses in the order of the prompts."""
+    """Returns the target's exact responses in the order of the prompts."""
     requests = requests_of(prompts)
     responses = {
         request.number: response
         for request, response in progress(
-            write_by_length(target, requests, config), total=len(requests), desc="respond", mininterval=1
+            write_by_length(target, requests, config, exact=True), total=len(requests), desc="respond", mininterval=1
         )
     }
     return [responses[number] for number in range(len(prompts))]

@@ -134,9 +134,10 @@ class Rows:
 
     def _choose(self, logits: Tensor) -> Tensor:
         """Returns the next token of each row, (B,): the likeliest, or a sampled one if the temperature is above 0."""
+        logits = logits.float()  # torch finds the largest number more quickly in float32
         if not self._config.temperature:
             return logits.argmax(-1)
-        scores = restrict(logits.float() / self._config.temperature, self._config.top_k, 1.0)
+        scores = restrict(logits / self._config.temperature, self._config.top_k, 1.0)
         noise = -torch.empty_like(scores).exponential_().log()
         return (scores + noise).argmax(-1)
 
@@ -177,8 +178,7 @@ def write(
     taken: list[WriterRequest | None] = []
     while queue:
         try:
-            rows = Rows(target, min(count, len(queue)), width, config, exact)
-            yield from _written(rows, queue, taken, stop)
+            yield from _written(Rows(target, min(count, len(queue)), width, config, exact), queue, taken, stop)
             return
         except torch.OutOfMemoryError:
             queue.extendleft(r for r in taken if r is not None)
