@@ -9,7 +9,7 @@ import torch
 
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.verifier import Verifier
-from d2sd.nets import flashinfer
+from d2sd.nets import dtypes, flashinfer
 from d2sd.nets import packed as packed_layers
 from d2sd.nets.attention import attend_dense
 from d2sd.nets.dtypes import can_mix, product
@@ -164,7 +164,7 @@ def test_product_has_float32_rounding_for_any_row_count(kind, rows, monkeypatch)
         raise RuntimeError("not here")
 
     half = kind == "mixed"
-    monkeypatch.setattr(packed_layers, "SMALL", 1 << 20 if kind in ("small", "mixed") else 0)
+    monkeypatch.setattr(dtypes, "SMALL", 1 << 20 if kind in ("small", "mixed") else 0)
     if half and not can_mix():
         pytest.skip("torch has no products with float16 weights here")
     if kind == "without oneDNN":

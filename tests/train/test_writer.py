@@ -99,7 +99,7 @@ def numbered(chat_target, monkeypatch):
     """A fake writer that numbers its texts; returns a function that has it write questions to ``out``."""
     target, numbers = chat_target, count(1)
 
-    def write(_, requests, config, stop=None):
+    def write(_, requests, config, stop=None, exact=False):
         for request in requests:
             yield request, [*target.tokenizer(f"the number {next(numbers)}?")["input_ids"], *target.end_ids]
 
