@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from d2sd.decoding.verifier import restrict
 from d2sd.errors import first_line
 from d2sd.nets.caches import BatchPass, LayerCache
-from d2sd.nets.dtypes import halved, product, quick_bfloat16
+from d2sd.nets.dtypes import halved, product, quick_autocast, quick_bfloat16
 from d2sd.nets.passes import PassRecorder
 from d2sd.nets.target import Target
 from d2sd.nets.tree_attention import attend_batch
@@ -62,7 +62,7 @@ class Rows:
         self._target, self._config, device = target, config, target.device
         coarse = not exact and may_round(target)
         self._numbers = torch.bfloat16 if coarse else target.dtype  # of the cache and the LM head
-        self._autocast = torch.autocast("cpu", torch.bfloat16, enabled=coarse)
+        self._autocast = quick_autocast(torch.device("cpu"), coarse)
         self.cache = target.new_cache(-(-width // 8) * 8, count, self._numbers)
         self._head = product(target.head.weight.bfloat16()) if coarse else target.borrowed_scores
         self.text = torch.zeros(count, self.cache.capacity, dtype=torch.long, device=device)

@@ -92,7 +92,7 @@ def test_tree_logits_equal_logits_of_each_path(typed, turn):
 
 @pytest.mark.parametrize("turn", turns(2))
 def test_respond_to_batch_equals_single_prompts(typed, turn):
-    """With two rows, each takes new prompts twice, and the ring of slots wraps around."""
+    """With two rows, each takes new prompts twice, and writes over the slots of its earlier texts."""
     engine, number, _ = typed
     config = RegenerateConfig(batch_size=(2, 8)[(number + turn) % 2], max_new_tokens=10)
     texts = (*PROMPTS, PROMPTS[0] + " the cat", "cat", PROMPTS[1] + " the")
