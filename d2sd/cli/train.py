@@ -167,8 +167,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _settings(kind: type, arguments: argparse.Namespace, **others: Any) -> Any:
-    named = {field.name: getattr(arguments, field.name) for field in fields(kind) if hasattr(arguments, field.name)}
-    return kind(**named | others)
+    given = vars(arguments)
+    return kind(**{field.name: given[field.name] for field in fields(kind) if field.name in given} | others)
 
 
 def _regenerate(arguments: argparse.Namespace) -> None:

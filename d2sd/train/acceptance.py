@@ -52,8 +52,6 @@ class HeldOut:
         batching, since batched passes round differently.
         """
         self._target = target
-        # not flashinfer: compiling its kernels takes a minute of the training time
-        self._backend = "cascade" if target.device.type == "cuda" else "auto"
         engine, given = Engine(Models(target), passes="eager"), [Text((*p, *answer), len(p)) for p, answer in texts]
         self._texts: list[Text] = []
         for text in given:
@@ -106,7 +104,9 @@ class HeldOut:
             for name, drafter in drafters.items()
         }
         engine = Engine(Models(self._target, **saved), passes="eager")
-        config = DecodeConfig(method, HELD_OUT_TOKENS, inspect=False, backend=self._backend)
+        # not flashinfer: compiling its kernels takes a minute of the training time
+        backend = "cascade" if self._target.device.type == "cuda" else "auto"
+        config = DecodeConfig(method, HELD_OUT_TOKENS, inspect=False, backend=backend)
         if method == "d2sd":  # a short block has fewer prefixes to re-draft from
             config = replace(config, num_branches=min(config.num_branches, drafters["first"].block_size - 1))
         config = engine.resolve(config)

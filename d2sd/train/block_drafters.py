@@ -9,7 +9,7 @@ drafter uses the target's embedding and LM head. Recipes: DFlash (arXiv 2602.060
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,8 +39,10 @@ SMALLEST = 1e-37  # smallest probability whose logarithm is taken
 PROPOSED = 3  # number of mask tokens that an error message suggests
 
 
-def drafters_of(settings: PairTraining, target: Target, data: Responses) -> dict[Role, DFlashDraftModel]:
-    """Returns the drafters to train, by role. Raises ``InputError`` if the settings do not fit the target."""
+def drafters_of(
+    settings: PairTraining, target: Target, data: Responses
+) -> tuple[dict[Role, DFlashDraftModel], PairObjective | DrafterObjective]:
+    """Returns the drafters to train, by role, and their training loss. Raises ``InputError`` if the settings do not fit the target."""
     torch.manual_seed(settings.seed)
     made = {}
     for role in settings.roles:
@@ -52,7 +54,8 @@ def drafters_of(settings: PairTraining, target: Target, data: Responses) -> dict
             drafter.config.dflash_config["role"] = role
     same = len({(d.form.taps, d.form.rows, d.form.mask_token) for d in made.values()}) == 1
     require(same, f"the drafters in {settings.start} have different target layers, γ or mask tokens; train one of them, with --only")  # fmt: skip
-    return made
+    parts = [DrafterObjective(drafter, target.model) for drafter in made.values()]
+    return made, PairObjective(*parts) if len(parts) == 2 else parts[0]
 
 
 def _loaded(source: str, target: Target) -> DFlashDraftModel:
@@ -342,12 +345,6 @@ class PairObjective(nn.Module):
         return loss + other, figures | {f"vp_{name}": value for name, value in more.items()}
 
 
-def objective_of(drafters: Mapping[Role, DFlashDraftModel], model: Any) -> PairObjective | DrafterObjective:
-    """Returns the training loss of one drafter or of both, given by role. model: the frozen target."""
-    parts = [DrafterObjective(drafter, model) for drafter in drafters.values()]
-    return PairObjective(*parts) if len(parts) == 2 else parts[0]
-
-
 # The mask token.
 
 
@@ -362,8 +359,15 @@ def mask_id(target: Target, written: Set[int], text: str | None) -> int:
     """
     tokenizer, size = target.tokenizer, target.config.vocab_size
     closing = {*target.end_ids, tokenizer.eos_token_id, tokenizer.pad_token_id} - {None}
-    vocabulary, used = tokenizer.get_vocab(), closing | written
-    spare = spare_tokens(target, used)
+    vocabulary, used, template = tokenizer.get_vocab(), closing | written, str(tokenizer.chat_template or "")
+    # unused special tokens; and the tokenizer's mask token, even if it was written, which only poorly trained targets do
+    spare = [
+        t.content
+        for n, t in sorted(tokenizer.added_tokens_decoder.items())
+        if t.special
+        and n < size
+        and (t.content == tokenizer.mask_token or (n not in used and t.content not in template))
+    ]
     name = tokenizer.mask_token if text is None else text
     if name is None:
         free = vocabulary[spare[0]] if spare else next((n for n in reversed(range(size)) if n not in used), size)
@@ -379,20 +383,3 @@ def mask_id(target: Target, written: Set[int], text: str | None) -> int:
     unused = name == tokenizer.mask_token or (name in spare if spare else number not in written)
     require(unused, f"{name!r} occurs in texts and cannot be the mask; {advice}")
     return int(number)
-
-
-def spare_tokens(target: Target, used: Set[int]) -> list[str]:
-    """Returns special tokens that can be the mask token, ordered by id: the tokenizer's own mask token, and unused tokens.
-
-    used: ids of the tokens in the responses, and of those that end or pad texts.
-    """
-    tokenizer, size = target.tokenizer, target.config.vocab_size
-    template = str(tokenizer.chat_template or "")
-    return [
-        token.content
-        for number, token in sorted(tokenizer.added_tokens_decoder.items())
-        if token.special
-        and number < size
-        # the mask token is listed even if it was written, which only poorly trained targets do
-        and (token.content == tokenizer.mask_token or (number not in used and token.content not in template))
-    ]

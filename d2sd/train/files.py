@@ -87,5 +87,8 @@ def training_step(source: str | Path | None) -> int | None:
 
 
 def digest_of(value: Any) -> str:
-    """Returns a short digest of data; values that JSON lacks count as their text. A run is resumed, and files are reused, only if the digest is unchanged."""
+    """Returns a short digest of data. A run is resumed, and files are reused, only if the digest is unchanged.
+
+    value: JSON-ready data, and paths, which count as texts.
+    """
     return hashlib.sha256(orjson.dumps(value, str, orjson.OPT_SORT_KEYS)).hexdigest()[:16]

@@ -33,7 +33,6 @@ from d2sd.trace.text import duration, progress
 from d2sd.train.files import whole_lines
 from d2sd.train.settings import Clock, LoopConfig
 
-Sample = Callable[[Tensor, torch.Generator], dict[str, Tensor]]
 FREE = ("save_every", "keep_every", "log_every")  # settings that may change when a run is resumed
 TABLES = ("embed", "lm_head", "markov_w")  # parameters with one row per token
 
@@ -55,7 +54,7 @@ class Loop:
 
     objective: nn.Module
     count: int
-    sample: Sample
+    sample: Callable[[Tensor, torch.Generator], dict[str, Tensor]]
     out: Path
     config: LoopConfig
     identity: dict[str, Any] = field(default_factory=dict)

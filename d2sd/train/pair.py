@@ -42,7 +42,7 @@ from d2sd.train.acceptance import (
     divide_logits,
     held_out_temperature,
 )
-from d2sd.train.block_drafters import drafters_of, objective_of, save_drafter
+from d2sd.train.block_drafters import drafters_of, save_drafter
 from d2sd.train.eagle3 import train_eagle3
 from d2sd.train.features import Features
 from d2sd.train.files import digest_of, training_step
@@ -190,12 +190,14 @@ class PairRun(State):
         print(f"{target.name} runs in {target.numbers}.", file=sys.stderr)
         require(settings.prompts or settings.responses or self._chat, f"{target.name} has no chat template, so this model cannot write questions; give texts to continue with --prompts")  # fmt: skip
         if not done:
-            tokens = int(self.data.lengths.sum()) if settings.responses else None
-            timed = partial(plan_minutes, settings, target, tokens, self._began, self._clock)
-            plan = timed() if settings.steps is None else plan_steps(settings, self._chat)
+            if settings.steps is None:
+                tokens = int(self.data.lengths.sum()) if settings.responses else None
+                plan = plan_minutes(settings, target, tokens, self._began, self._clock)
+            else:
+                plan = plan_steps(settings, self._chat)
             self.plan = msgspec.structs.replace(plan, batch=settings.batch_size or plan.batch)
-        if self.plan.speeds:
-            print(describe(self.plan, self.plan.speeds, target.device.type), file=sys.stderr)
+        if speeds := self.plan.speeds:
+            print(describe(self.plan, speeds, target.device.type), file=sys.stderr)
         write_whole(self._out / "target", f"{named_from(self._out, settings.target)}\n")
 
     def questions(self, done: bool) -> None:
@@ -265,8 +267,8 @@ class PairRun(State):
     def features(self, done: bool) -> None:
         """Makes the drafters, and computes the target's features of all responses, unless they are computed in each step."""
         settings, target, data, tokens = self._settings, self.target, self.data, int(self.data.lengths.sum())
-        self.drafters = drafters_of(settings, target, data)
-        self._objective, self._drafter = objective_of(self.drafters, target.model), next(iter(self.drafters.values()))
+        self.drafters, self._objective = drafters_of(settings, target, data)
+        self._drafter = next(iter(self.drafters.values()))
         self._mark = fingerprint(str(settings.target), target.tokenizer, target.config, self._drafter)
         stored = settings.responses is None or self.plan.tokens >= tokens
         if stored:
@@ -301,8 +303,10 @@ class PairRun(State):
             last = seconds_per_token * sum(min(n, tokens) for n in lengths[:texts])
         # training gets the remaining time, except for the last measurement and the last stage
         left = {"training": max(1.0, total - self.count() - last - ENDING * total)} if total < math.inf else {}
-        changes = {"points": points, "held_out": texts, "tokens_held_out": tokens, "seconds": self.plan.seconds | left}
-        return msgspec.structs.replace(self.plan, **changes)
+        seconds = self.plan.seconds | left
+        return msgspec.structs.replace(
+            self.plan, points=points, held_out=texts, tokens_held_out=tokens, seconds=seconds
+        )
 
     def save(self, step: int | None = None) -> None:
         """Saves the trained drafters. step: saves them in a new folder for this step."""

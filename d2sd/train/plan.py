@@ -16,7 +16,7 @@ from d2sd.errors import require
 from d2sd.nets.dtypes import quick_autocast
 from d2sd.nets.target import Target
 from d2sd.trace.text import duration
-from d2sd.train.block_drafters import TAPS, drafters_of, objective_of
+from d2sd.train.block_drafters import TAPS, drafters_of
 from d2sd.train.features import Features, feature_bytes
 from d2sd.train.loop import make_optimizers
 from d2sd.train.settings import ANCHORS, BATCH, Clock, LoopConfig, PairTraining, RegenerateConfig
@@ -192,15 +192,13 @@ def measure_speeds(settings: PairTraining, target: Target, rows: int, clock: Clo
 def _training_speeds(settings: PairTraining, target: Target, batch: int, clock: Clock) -> tuple[float, float]:
     """Returns the tokens per second of computing features, and the anchors per second of training both drafters."""
     # on a CPU, measure the smallest batch: larger batches are not faster
-    count, vocabulary = batch if target.device.type == "cuda" else SMALLEST, target.config.vocab_size
-    lengths = torch.full((count,), TYPICAL)
-    ids = torch.randint(vocabulary, (count, TYPICAL), dtype=torch.int32, generator=torch.Generator().manual_seed(0))
-    data = Responses(ids, torch.full((count,), TYPICAL // 4), lengths)
-    drafters = drafters_of(settings, target, data)
+    count, generator = batch if target.device.type == "cuda" else SMALLEST, torch.Generator().manual_seed(0)
+    ids = torch.randint(target.config.vocab_size, (count, TYPICAL), dtype=torch.int32, generator=generator)
+    data = Responses(ids, torch.full((count,), TYPICAL // 4), torch.full((count,), TYPICAL))
+    drafters, objective = drafters_of(settings, target, data)
     taps = next(iter(drafters.values())).target_layer_ids
     features, least = Features(target, taps, data), LOOK * settings.minutes
     reading = seconds_of(partial(Features, target, taps, data), least, clock)
-    objective = objective_of(drafters, target.model)
     optimizers = make_optimizers(dict(objective.named_parameters()), LoopConfig(1))
 
     def learn() -> None:

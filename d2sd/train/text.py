@@ -104,11 +104,9 @@ def write_by_length(
     """Does the same as ``write``, but puts only texts of similar maximum lengths into a batch, since all rows of a batch have the
     same length.
     """
-
-    def size_class(request: WriterRequest) -> int:
-        return max(9, (len(request.prompt) + config.max_new_tokens - 1).bit_length())  # 9 bits: up to 512 tokens
-
-    for _, alike in groupby(longest_first(requests), size_class):
+    most = config.max_new_tokens
+    # texts of up to 512 tokens (9 bits), of up to 1024 tokens, and so on
+    for _, alike in groupby(longest_first(requests), lambda r: max(9, (len(r.prompt) + most - 1).bit_length())):
         yield from write(target, alike, config, exact=exact)
 
 
@@ -236,7 +234,6 @@ def regenerate_responses(
     Raises ``InputError``, for example if ``config.max_new_tokens`` leaves no positions for a prompt.
     """
     check_turns(conversations, chat)
-    answer: Answer
     if server is None:
         writer = load_target(str(target), dtype, batched=True)
         print(f"{writer.name} writes in {writer.numbers}.", file=sys.stderr)

@@ -202,6 +202,12 @@ def _written(rows: Rows, queue: deque[WriterRequest], taken: dict[int, WriterReq
             taken.update(new)
             rows.put(list(new), list(new.values()))
 
+    def finish(done: list[int]) -> Written:
+        for row, text, place in zip(done, rows.text[done].tolist(), rows.place[done].tolist(), strict=True):
+            request = taken.pop(row)
+            if place >= len(request.prompt):
+                yield request, text[len(request.prompt) : place + 1]
+
     fill(range(len(rows.text)))
     if (common := min(len(r.prompt) for r in taken.values()) - 1) > 0:
         rows.read(common)
@@ -210,9 +216,7 @@ def _written(rows: Rows, queue: deque[WriterRequest], taken: dict[int, WriterReq
         ended = [row for row, idle in enumerate(rows.idle.tolist()) if idle and row in taken]
         if not ended:
             continue
-        for row, text, place in zip(ended, rows.text[ended].tolist(), rows.place[ended].tolist(), strict=True):
-            request = taken.pop(row)
-            yield request, text[len(request.prompt) : place + 1]
+        yield from finish(ended)
         fill(ended)
         busy = sorted(taken)
         if busy and len(busy) <= SHRINK.get(kind, 0.5) * len(rows.text):
@@ -220,9 +224,7 @@ def _written(rows: Rows, queue: deque[WriterRequest], taken: dict[int, WriterReq
             left = [taken[row] for row in busy]
             taken.clear()
             taken.update(enumerate(left))
-    for row, (text, place) in enumerate(zip(rows.text.tolist(), rows.place.tolist(), strict=True)):
-        if row in taken and place >= len(taken[row].prompt):
-            yield taken[row], text[len(taken[row].prompt) : place + 1]
+    yield from finish(sorted(taken))
 
 
 def may_round(target: Target) -> bool:
