@@ -46,7 +46,8 @@ class Loop:
 
     objective: module that returns ``(loss, metrics)`` for a sampled batch.
     count: number of rows of the training data.
-    sample: function that makes a batch from row numbers and a random generator; its tensors are on the module's device, the first are ids.
+    sample: function that makes a batch from row numbers and a random generator. Its tensors are on the module's device; the first are
+        the token ids.
     identity: values of objective and data. Like the settings, they must equal those of the checkpoint.
     clock: function that returns the time in seconds, for ``config.seconds``.
     step, rows: numbers of steps trained so far, and of rows in them.
