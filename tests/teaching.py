@@ -9,7 +9,7 @@ import torch
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.target import LayerTaps, Target
 from d2sd.train.block_drafters import DrafterObjective, draw_anchors, draw_prefixes
-from d2sd.train.settings import BlockObjective, RegenerateConfig
+from d2sd.train.settings import BETA, RegenerateConfig
 from d2sd.train.text import respond_to
 
 PROMPTS = ("the cat", "a dog ran to", "x", "the cat sat")
@@ -32,8 +32,7 @@ def teach(
     rows = torch.zeros(len(texts), int(lengths.max()), dtype=torch.long)
     for row, ids in zip(rows, texts, strict=True):
         row[: len(ids)] = torch.tensor(ids)
-    config = BlockObjective(variable_prefix=variable_prefix, anchors=ANCHORS)
-    objective = DrafterObjective(drafter.train().requires_grad_(True), target.model, config)
+    objective = DrafterObjective(drafter.train().requires_grad_(True), target.model)
     optimizer = torch.optim.AdamW(drafter.parameters(), lr=RATE, fused=True)
     taps = LayerTaps(target.model.model.layers)
     taps.add(drafter.target_layer_ids)
@@ -45,8 +44,8 @@ def teach(
         anchors = draw_anchors(starts, lengths, ANCHORS, generator)
         prefixes = torch.zeros_like(anchors)
         if variable_prefix:
-            prefixes = draw_prefixes((len(rows), ANCHORS), drafter.block_size, config.beta, generator)
-        objective(rows, lengths, anchors, prefixes, known)[0].backward()
+            prefixes = draw_prefixes((len(rows), ANCHORS), drafter.block_size, BETA, generator)
+        objective(ids=rows, lengths=lengths, anchors=anchors, prefixes=prefixes, features=known)[0].backward()
         optimizer.step()
         optimizer.zero_grad()
     return drafter.eval().requires_grad_(False)

@@ -234,7 +234,7 @@ def kill_repeatedly(stage: Stage, kills: int, draw: random.Random) -> None:
 def _made_small() -> None:
     """Replaces the settings of the recipe for SmolLM2 by settings that fit the small target."""
     small_pair, small_eagle3 = pair.PairTraining, pair.Eagle3Training
-    names = {"target_layer_ids": None, "mask_token": None, "draft_vocab_size": None, "max_new_tokens": 32}
+    names = {"target_layer_ids": None, "mask_token": None, "max_new_tokens": 32}
     pair.PairTraining = lambda **given: small_pair(**given | names)  # type: ignore[misc, assignment]
     taps = {"target_layer_ids": [0, 0, 0], "draft_vocab_size": None}
     pair.Eagle3Training = lambda **given: small_eagle3(**given | taps)  # type: ignore[misc, assignment]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from d2sd.bench.prompts import is_data_set, read_data_set
 from d2sd.cli.common import add_command, ended_at_once
@@ -26,31 +26,31 @@ REPLACED = {
     "responses": ["prompts", "max_new_tokens"],
     "start": ["layers", "block_size", "target_layer_ids", "mask_token", "draft_vocab_size", "markov_rank"],
 }
-T = TypeVar("T")
-TARGET, JSONL, PROMPTS = "FOLDER|HUB-ID|NAME", "FILE.jsonl", "FILE.jsonl|ORG/NAME:SPLIT:COLUMN"
+JSONL = "FILE.jsonl"
+# Arguments of options that name prompts or layers
+SOURCES: dict[str, Any] = {"nargs": "+", "default": [], "metavar": "FILE.jsonl|ORG/NAME:SPLIT:COLUMN"}
+LAYERS: dict[str, Any] = {"type": int, "nargs": "+", "dest": "target_layer_ids", "metavar": "N"}
 # Files that mark the outputs of ``train pair``, of ``train eagle3`` and of the former ``train dflash`` and ``train vp``
 PAIR, LOOP = "/pair.json", "/metrics.jsonl"
 MARKERS = {"pair": (PAIR, LOOP), "eagle3": (LOOP,), "recipe": (PAIR,)}
-FORMER = {"dflash": "first", "vp": "second"}  # stages of earlier versions → ``--only`` of ``train pair``
-DTYPE = "default: mixed (weights in float16) for a target of 50 million parameters or more on a CPU, else float32"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the subcommands of ``train``, the stages, and their arguments. The defaults are those of ``d2sd.train.settings``."""
-    stages = parser.add_subparsers(dest="stage", required=True, metavar="pair|regenerate|eagle3|recipe")
+    stages = parser.add_subparsers(dest="stage", required=True, metavar="|".join(STAGES))
     stage = partial(add_command, stages)
     _add_pair(stage("pair", "train a DFlash drafter and a VP-Drafter, for the given minutes or steps"))
     _add_regenerate(stage("regenerate", "let the target write responses to prompts"))
     _add_eagle3(stage("eagle3", "train an EAGLE-3 drafter on the target's responses"))
     _add_recipe(stage("recipe", "train the drafters of a known target: a pair, then EAGLE-3"))
     for name, parser in stages.choices.items():
-        parser.add_argument("--target", help="target model; NAME: a target from `d2sd get`", metavar=TARGET, required=name != "recipe")  # fmt: skip
+        parser.add_argument("--target", help="target model; NAME: a target from `d2sd get`", metavar="FOLDER|HUB-ID|NAME", required=name != "recipe")  # fmt: skip
         if name in MARKERS:
             add_output(
                 parser, "--out", folder=True, markers=MARKERS[name], type=Path, metavar="FOLDER", required=name != "recipe", default=Path("runs/smollm2"),
                 help="folder of drafters and training data, named again to resume" + " (default: runs/smollm2)" * (name == "recipe"),
             )  # fmt: skip
-    for name, role in FORMER.items():
+    for name, role in (("dflash", "first"), ("vp", "second")):  # stages of earlier versions
         setattr(stages.add_parser(name), "parse_known_args", partial(_refuse_former, name, role))  # noqa: B010
 
 
@@ -85,9 +85,9 @@ def _add_pair(parser: argparse.ArgumentParser) -> None:
     add("--minutes", "time for the whole run")
     add("--steps", "train N steps instead; may be raised when the command is run again", type=int, metavar="N")
     add("--only", "train only the DFlash drafter (first) or only the VP-Drafter (second)", choices=ROLES)
-    add("--prompts", "typical questions of users; a chat model writes more questions if needed", nargs="+", default=[], metavar=PROMPTS)  # fmt: skip
+    add("--prompts", "typical questions of users; a chat model writes more questions if needed", **SOURCES)  # fmt: skip
     add("--responses", "train on this file of `d2sd train regenerate` instead", type=Path, metavar=JSONL)
-    add("--held-out", "prompts to measure α on (default: some of --prompts, which are then not trained on)", nargs="+", default=[], metavar=PROMPTS)  # fmt: skip
+    add("--held-out", "prompts to measure α on (default: some of --prompts, which are then not trained on)", **SOURCES)  # fmt: skip
     add(
         "--start",
         "continue drafters: a folder with dflash/ or vp/ or, with --only, a drafter",
@@ -96,7 +96,7 @@ def _add_pair(parser: argparse.ArgumentParser) -> None:
     )
     add("--layers", "layers of a new drafter")
     add("--block-size", "γ of a new drafter, anchor included", metavar="G")
-    add("--target-layers", "target layers that a new drafter reads (default: five, evenly spaced)", type=int, nargs="+", dest="target_layer_ids", metavar="N")  # fmt: skip
+    add("--target-layers", "target layers that a new drafter reads (default: five, evenly spaced)", **LAYERS)  # fmt: skip
     add("--mask-token", "mask token of a new drafter; must occur in no text (default: the tokenizer's mask token, else an unused token)", metavar="TEXT")  # fmt: skip
     add("--draft-vocab-size", "draft the D most frequent tokens (default: 16384; all if there are fewer or no Markov head)", type=int, metavar="D")  # fmt: skip
     add("--markov-rank", "rank of a new drafter's Markov head; 0: no head", metavar="R")
@@ -116,7 +116,7 @@ def _add_pair(parser: argparse.ArgumentParser) -> None:
 def _add_regenerate(parser: argparse.ArgumentParser) -> None:
     add = _option_adder(parser, RegenerateConfig)
     add("--prompts", "file of prompts (lines with prompt) or of conversations (lines with turns or messages; the target answers every "
-        "turn), or a column of a hub data set (needs the package datasets)", nargs="+", required=True, metavar=PROMPTS)  # fmt: skip
+        "turn), or a column of a hub data set (needs the package datasets)", required=True, **SOURCES)  # fmt: skip
     add("--chat", "put prompts into the target's chat template", action="store_true")
     add_output(parser, "--out", markers=(".settings.json",), type=Path, required=True, metavar=JSONL, help="file of the responses")  # fmt: skip
     add("--batch-size", "responses written in parallel")
@@ -124,13 +124,17 @@ def _add_regenerate(parser: argparse.ArgumentParser) -> None:
     add("--server", "get the responses from this OpenAI-compatible server, which runs the target (vLLM, SGLang, llama.cpp)", metavar="URL")  # fmt: skip
     add("--allow-remote", "allow a server on another machine", action="store_true")
     add("--temperature", "sampling temperature; 0 is greedy")
-    add("--dtype", f"number type; {DTYPE}", choices=DTYPE_NAMES)
+    add(
+        "--dtype",
+        "number type; default: mixed (weights in float16) for a target of 50 million parameters or more on a CPU, else float32",
+        choices=DTYPE_NAMES,
+    )
 
 
 def _add_eagle3(parser: argparse.ArgumentParser) -> None:
     add = _option_adder(parser, Eagle3Training)
     add("--responses", "file written by `d2sd train regenerate`", type=Path, required=True, metavar=JSONL)
-    add("--target-layers", "target layers that the drafter reads (default: 1, L/2 - 1, L - 4)", type=int, nargs="+", dest="target_layer_ids", metavar="N")  # fmt: skip
+    add("--target-layers", "target layers that the drafter reads (default: 1, L/2 - 1, L - 4)", **LAYERS)  # fmt: skip
     add("--draft-vocab-size", "draft only the D most frequent tokens of the responses (default: all tokens)", type=int, metavar="D")  # fmt: skip
     add("--max-length", "cut sequences to N tokens", metavar="N")
     add("--steps", "training steps; may be raised when the command is run again")
@@ -147,8 +151,8 @@ def _add_eagle3(parser: argparse.ArgumentParser) -> None:
 def _add_recipe(parser: argparse.ArgumentParser) -> None:
     add = _option_adder(parser, PairTraining)
     add("name", "known target", choices=("smollm2",))
-    add("--prompts", "more questions, in addition to those that the target writes", nargs="+", default=[], metavar=PROMPTS)  # fmt: skip
-    add("--minutes", "time for all drafters", type=float, default=10.0)
+    add("--prompts", "more questions, in addition to those that the target writes", **SOURCES)  # fmt: skip
+    add("--minutes", "time for all drafters", default=10.0)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -162,9 +166,9 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _settings(kind: type[T], arguments: argparse.Namespace, **others: Any) -> T:
-    named = {field.name: getattr(arguments, field.name) for field in fields(kind) if hasattr(arguments, field.name)}  # type: ignore[arg-type]
-    return kind(**named | others)
+def _settings(kind: type, arguments: argparse.Namespace, **others: Any) -> Any:
+    given = vars(arguments)
+    return kind(**{field.name: given[field.name] for field in fields(kind) if field.name in given} | others)
 
 
 def _regenerate(arguments: argparse.Namespace) -> None:
@@ -210,8 +214,8 @@ def _pair(arguments: argparse.Namespace) -> None:
             for name in replaced
             if getattr(arguments, name, None) not in (None, [])
         ]
-        if getattr(arguments, option) and given:
-            raise InputError(f"--{option} replaces {', '.join(given)}; leave out one or the other")
+        fits = not getattr(arguments, option) or not given
+        require(fits, f"--{option} replaces {', '.join(given)}; leave out one or the other")
     prompts, held_out = map(_prompts, (arguments.prompts, arguments.held_out))
     settings = _settings(PairTraining, arguments, prompts=prompts, held_out=held_out)
     from d2sd.train.pair import train_pair

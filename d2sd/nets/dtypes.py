@@ -78,7 +78,7 @@ def quick_bfloat16() -> bool:
 
 
 def quick_autocast(device: torch.device, enabled: bool | None = None) -> torch.autocast:
-    """Returns an autocast context for bfloat16. enabled: None: unless bfloat16 is slow on this machine."""
+    """Returns an autocast context for bfloat16. enabled: None enables it if bfloat16 is quick on this machine."""
     # torch's RMSNorm warns once that it uses its slower path under autocast
     warnings.filterwarnings("ignore", message="Mismatch dtype between input and weight", category=UserWarning)
     return torch.autocast(device.type, torch.bfloat16, enabled=quick_bfloat16() if enabled is None else enabled)

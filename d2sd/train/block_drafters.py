@@ -19,15 +19,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
-from d2sd.errors import InputError, require
+from d2sd.errors import require
 from d2sd.folders.checks import drafter_config_of
 from d2sd.folders.drafters import SHARD, save_speculators
 from d2sd.folders.loading import load_drafter, quiet
 from d2sd.nets.drafter import DFlashDraftModel, drafter_config, start_from_target
 from d2sd.nets.layouts import default_target_layers
 from d2sd.nets.models import late_taps
-from d2sd.nets.target import LayerTaps, Target
-from d2sd.train.settings import BlockObjective, PairTraining, Role
+from d2sd.nets.target import Target
+from d2sd.train.settings import ANCHORS, BETA, PairTraining, Role
 from d2sd.train.text import Responses, frequent_tokens
 
 TAPS, VOCABULARY = 5, 16_384  # defaults: number of target layers that a drafter reads; size of the draft vocabulary
@@ -39,8 +39,10 @@ SMALLEST = 1e-37  # smallest probability whose logarithm is taken
 PROPOSED = 3  # number of mask tokens that an error message suggests
 
 
-def drafters_of(settings: PairTraining, target: Target, data: Responses) -> dict[Role, DFlashDraftModel]:
-    """Returns the drafters to train, by role. Raises ``InputError`` if the settings do not fit the target."""
+def drafters_of(
+    settings: PairTraining, target: Target, data: Responses
+) -> tuple[dict[Role, DFlashDraftModel], PairObjective | DrafterObjective]:
+    """Returns the drafters to train, by role, and their training loss. Raises ``InputError`` if the settings do not fit the target."""
     torch.manual_seed(settings.seed)
     made = {}
     for role in settings.roles:
@@ -52,13 +54,14 @@ def drafters_of(settings: PairTraining, target: Target, data: Responses) -> dict
             drafter.config.dflash_config["role"] = role
     same = len({(d.form.taps, d.form.rows, d.form.mask_token) for d in made.values()}) == 1
     require(same, f"the drafters in {settings.start} have different target layers, γ or mask tokens; train one of them, with --only")  # fmt: skip
-    return made
+    parts = [DrafterObjective(drafter, target.model) for drafter in made.values()]
+    return made, PairObjective(*parts) if len(parts) == 2 else parts[0]
 
 
 def _loaded(source: str, target: Target) -> DFlashDraftModel:
     """Returns a drafter in float32, from a folder. Raises ``InputError`` if it does not fit the target, or cannot be trained."""
     drafter: Any = load_drafter(source, torch.float32, str(target.device), target)
-    form, own = drafter.form, [part for part in (drafter.embed_tokens, drafter.lm_head) if part is not None]
+    form, own = drafter.form, (drafter.embed_tokens, drafter.lm_head) != (None, None)
     other = own or form.reads != "fill" or form.markov == "rnn" or form.masked or form.selector or form.confidence
     require(not other, f"{source} cannot be trained further: it is no DFlash drafter, also with a Markov head, with the target's embedding and LM head")  # fmt: skip
     return drafter
@@ -67,23 +70,45 @@ def _loaded(source: str, target: Target) -> DFlashDraftModel:
 def new_drafter(settings: PairTraining, target: Target, data: Responses) -> DFlashDraftModel:
     """Returns a float32 drafter whose layers are copies of the target's last layers.
 
+    Its LM head has the target's rows of the draft vocabulary. Its Markov head (DSpark, arXiv 2607.05147) adds 0 to all logits.
+
     data: the responses; the draft vocabulary consists of their most frequent tokens.
     """
-    depth, taps, size = target.config.num_hidden_layers, settings.target_layer_ids, target.config.vocab_size
-    if not all(0 <= n < depth for n in taps or ()):
-        raise InputError(
-            f"this target has layers 0 to {depth - 1}, but --target-layers names {' '.join(map(str, taps or ()))}"
-        )
+    depth, size = target.config.num_hidden_layers, target.config.vocab_size
+    taps = settings.target_layer_ids or default_target_layers(depth, TAPS)
+    require(
+        all(0 <= n < depth for n in taps),
+        f"this target has layers 0 to {depth - 1}, but --target-layers names {' '.join(map(str, taps))}",
+    )
     shape = drafter_config(
-        target.config, layers=settings.layers, block_size=settings.block_size, target_layer_ids=taps or default_target_layers(depth, TAPS),
+        target.config, layers=settings.layers, block_size=settings.block_size, target_layer_ids=taps,
         mask_token_id=mask_id(target, set(data.ids.unique().tolist()), settings.mask_token),
     )  # fmt: skip
-    drafter = DFlashDraftModel(shape).float().to(target.device)
-    start_from_target(drafter, target.base)
-    if warning := late_taps(drafter.target_layer_ids, depth):
+    plain = DFlashDraftModel(shape).float().to(target.device)
+    start_from_target(plain, target.base)
+    if warning := late_taps(plain.target_layer_ids, depth):
         print(f"Note: this drafter {warning}", file=sys.stderr)
-    most = VOCABULARY if settings.markov_rank and size > VOCABULARY else None
-    return extended(drafter, target, data, settings.draft_vocab_size or most, settings.markov_rank)
+    rank = settings.markov_rank
+    vocabulary = settings.draft_vocab_size or (VOCABULARY if rank and size > VOCABULARY else None)
+    if not vocabulary and not rank:
+        return plain
+    ids = torch.tensor(frequent_tokens(data, vocabulary, size), device=target.device) if vocabulary else None
+    form = replace(
+        plain.form, layout="speculators", kind="dspark" if rank else "dflash", markov="vanilla" if rank else None,
+        markov_rank=rank, draft_vocabulary=vocabulary,
+    )  # fmt: skip
+    drafter: Any = DFlashDraftModel(drafter_config_of(form), form)
+    drafter.load_state_dict(plain.state_dict(), strict=False)  # new heads keep their initial weights
+    drafter.to(target.device)
+    drafter.token_ids = ids
+    if rank:
+        nn.init.zeros_(drafter.markov_head.markov_w2.weight)
+        with torch.no_grad():  # similar target embeddings give similar initial rows, which helps rare tokens
+            table = target.embedding.weight.float()
+            _, _, main = torch.pca_lowrank(table, rank)
+            entries = (table - table.mean(0)) @ main
+            drafter.markov_head.markov_w1.weight.copy_(entries / entries.std(0))
+    return drafter
 
 
 def save_drafter(drafter: DFlashDraftModel, folder: Path) -> None:
@@ -100,12 +125,13 @@ def save_drafter(drafter: DFlashDraftModel, folder: Path) -> None:
 
 def draw_anchors(prompt_lengths: Tensor, lengths: Tensor, count: int, generator: torch.Generator) -> Tensor:
     """Returns anchor positions (B, count), drawn uniformly from the last prompt token to the second-to-last token of the text."""
-    low, high = prompt_lengths - 1, lengths - 2
+    low = (prompt_lengths - 1).clamp_min(0)
+    high = torch.maximum(lengths - 2, low)
     uniform = torch.rand(len(lengths), count, generator=generator)
     return low[:, None] + (uniform * (high - low + 1)[:, None]).long()
 
 
-def draw_prefixes(shape: tuple[int, int], block_size: int, beta: float, generator: torch.Generator) -> Tensor:
+def draw_prefixes(shape: tuple[int, ...], block_size: int, beta: float, generator: torch.Generator) -> Tensor:
     """Returns random lengths l = 0 … block_size−2 of visible prefixes, with Pr(l) ∝ beta^l. l = 0 also occurs in decoding.
 
     shape: shape of the result.
@@ -190,52 +216,37 @@ class HeadLoss(torch.autograd.Function):
 class DrafterObjective(nn.Module):
     """The training loss of a block drafter, on sequences written by the target."""
 
-    reads = ("features",)
-
-    def __init__(self, drafter: DFlashDraftModel, target: PreTrainedModel, config: BlockObjective):
+    def __init__(self, drafter: DFlashDraftModel, target: PreTrainedModel):
         super().__init__()
-        self.drafter, self.config, tokens = drafter, config, drafter.token_ids
+        self.drafter, tokens = drafter, drafter.token_ids
         weight = target.lm_head.weight.detach()
-        self._head = (weight if tokens is None else weight[tokens], tokens)
+        known = torch.arange(len(weight), device=weight.device) if tokens is None else tokens
+        self._head = (weight if tokens is None else weight[tokens], known)
         self._target = (target.eval().requires_grad_(False),)  # a tuple keeps the target from becoming a submodule
 
     def draw(self, prompt_lengths: Tensor, lengths: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
         """Returns random ``anchors`` (B, A), and ``prefixes`` (B, A): the number of tokens after each anchor that the drafter sees.
         The latter is 0 for a first drafter.
         """
-        config = self.config
-        anchors = draw_anchors(prompt_lengths, lengths, config.anchors, generator)
+        anchors = draw_anchors(prompt_lengths, lengths, ANCHORS, generator)
         prefixes = torch.zeros_like(anchors)
-        if config.variable_prefix:
-            shape = (len(lengths), config.anchors)
-            prefixes = draw_prefixes(shape, self.drafter.block_size, config.beta, generator)
+        if self.drafter.form.second_role:
+            prefixes = draw_prefixes(anchors.shape, self.drafter.block_size, BETA, generator)
         return {"anchors": anchors, "prefixes": prefixes}
 
-    def forward(
-        self,
-        ids: Tensor,
-        lengths: Tensor,
-        anchors: Tensor,
-        prefixes: Tensor,
-        features: Tensor | None = None,
-    ) -> tuple[Tensor, dict[str, Any]]:
+    def forward(self, **batch: Tensor) -> tuple[Tensor, dict[str, Any]]:
         """Returns (loss, metrics).
 
         The metric ``draft_length`` is 1 plus the mean number of correct tokens directly after the visible prefix.
 
-        ids: (B, S), right-padded.
-        lengths: number of tokens of each text, (B,).
-        anchors, prefixes: as from ``draw``, (B, A).
-        features: the target's features (B, S, taps·hidden); None: they are computed with a pass of the target.
+        batch: arguments of ``_predict``, such as those from ``Features.batch``.
         """
-        gamma = self.drafter.block_size
-        *inputs, labels, draftable, scored = self._predict(ids, lengths, anchors, prefixes, features)
+        *inputs, labels, draftable, scored, visible = self._predict(**batch)
         hard, likeliest = HeadLoss.apply(*inputs, labels)
         hard = torch.where(draftable, hard, UNKNOWN)
         nll = torch.zeros_like(scored, dtype=torch.float32).masked_scatter(scored, hard)
-        right = torch.ones_like(scored).masked_scatter(scored, likeliest & draftable)
-        inside = (anchors[..., None] + torch.arange(gamma, device=ids.device)) < lengths[:, None, None]
-        streak = (right & inside).cumprod(-1).sum(-1).float() - 1 - prefixes.clamp_max(gamma - 1)
+        right = visible.masked_scatter(scored, likeliest & draftable)
+        streak = right.cumprod(-1).sum(-1).float() - visible.sum(-1)
         has_label, first_scored = scored.any(-1), scored & (scored.cumsum(-1) == 1)
         metrics = {
             "draft_length": 1 + (streak.clamp_min(0) * has_label).sum() / has_label.sum().clamp_min(1),
@@ -250,34 +261,33 @@ class DrafterObjective(nn.Module):
 
         As in decoding, positions after the first wrong token of a block are left out.
 
-        batch: arguments of ``forward``.
+        batch: as for ``forward``.
         """
-        rows, frozen, trained, labels, draftable, scored = self._predict(**batch)
+        rows, frozen, trained, labels, draftable, scored, visible = self._predict(**batch)
         logits = F.linear(rows, torch.cat([frozen.to(rows.dtype), trained.to(rows.dtype)], 1)).float()
         hit = (logits.argmax(-1) == labels) & draftable
-        right = torch.ones_like(scored).masked_scatter(scored, hit)
-        reached = (
-            right.cumprod(-1).roll(1, -1).index_fill(-1, torch.zeros(1, dtype=torch.long, device=right.device), 1) > 0
-        )[scored]
+        # the anchor, in the first position, is not scored
+        reached = visible.masked_scatter(scored, hit).cumprod(-1).roll(1, -1)[scored] > 0
         sure = torch.stack([(logits[reached] / t).softmax(-1).amax(-1) for t in temperatures], -1)
         return sure, hit[reached]
 
     def _predict(
-        self, ids: Tensor, lengths: Tensor, anchors: Tensor, prefixes: Tensor, features: Tensor | None = None
+        self, ids: Tensor, lengths: Tensor, anchors: Tensor, prefixes: Tensor, features: Tensor
     ) -> tuple[Tensor, ...]:
         """Returns, for the N drafted positions of a batch, with D tokens in the draft vocabulary:
 
         * rows, LM head and Markov head, as for ``HeadLoss``; without a Markov head, r is 0;
         * labels (N,), as indices into the draft vocabulary;
         * whether the draft vocabulary contains the label, (N,) bool;
-        * which positions these are, (B, A, γ) bool.
+        * which positions these are, (B, A, γ) bool;
+        * which positions the drafter sees, (B, A, γ) bool.
+
+        ids: (B, S), right-padded.
+        lengths: number of tokens of each text, (B,).
+        anchors, prefixes: as from ``draw``, (B, A).
+        features: the target's features (B, S, taps·hidden).
         """
-        (target,), gamma = self._target, self.drafter.block_size
-        if features is None:
-            with torch.no_grad(), LayerTaps(target.model.layers).only(self.drafter.target_layer_ids) as taps:
-                target.model(input_ids=ids, use_cache=False)
-                features = taps.features(self.drafter.target_layer_ids, ids.device)
-        offsets = torch.arange(gamma, device=ids.device)
+        offsets = torch.arange(self.drafter.block_size, device=ids.device)
         places = anchors[..., None] + offsets
         tokens = ids.gather(1, places.clamp_max(ids.shape[1] - 1).flatten(1)).view_as(places)
         inside, visible = places < lengths[:, None, None], offsets <= prefixes[..., None]
@@ -290,14 +300,11 @@ class DrafterObjective(nn.Module):
         rows, markov = drafted[flat], self.drafter.markov_head
         trained = weight.new_empty(len(weight), 0) if markov is None else markov.markov_w2.weight
         if markov is not None:
-            before = torch.cat([tokens[..., :1], tokens[..., :-1]], -1).flatten(1)[flat]
+            before = tokens.roll(1, -1).flatten(1)[flat]
             rows = torch.cat([rows, markov.inputs(before, rows, markov.start(rows))[0]], 1)
         labels = tokens.flatten(1)[flat]
-        draftable = torch.ones_like(labels, dtype=torch.bool)
-        if vocabulary is not None:
-            index = torch.searchsorted(vocabulary, labels).clamp_max(len(vocabulary) - 1)
-            labels, draftable = index, vocabulary[index] == labels
-        return rows, weight, trained, labels, draftable, scored
+        index = torch.searchsorted(vocabulary, labels).clamp_max(len(vocabulary) - 1)
+        return rows, weight, trained, index, vocabulary[index] == labels, scored, visible
 
     def _draft(self, shown: Tensor, places: Tensor, anchors: Tensor, features: Tensor) -> Tensor:
         """Returns hidden states (B, A·γ, hidden) of all blocks, from one pass.
@@ -305,12 +312,11 @@ class DrafterObjective(nn.Module):
         shown: input ids of the blocks, (B, A, γ).
         places: positions of these ids in the text, (B, A, γ).
         """
-        (target,), context = self._target, int(anchors.max()) + 1
+        (target,), context, dtype = self._target, int(anchors.max()) + 1, self.drafter.fc.weight.dtype
         with torch.no_grad():
-            block = target.get_input_embeddings()(shown.flatten(1)).to(self.drafter.fc.weight.dtype)
+            block = target.get_input_embeddings()(shown.flatten(1)).to(dtype)
         positions = torch.arange(context, device=anchors.device)[None]
-        features = features[:, :context].to(self.drafter.fc.weight.dtype)
-        context_rows = self.drafter.project_context(features, positions)
+        context_rows = self.drafter.project_context(features[:, :context].to(dtype), positions)
         mask = block_mask(anchors, context, self.drafter.block_size)
 
         def attend(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -321,38 +327,25 @@ class DrafterObjective(nn.Module):
         return self.drafter(block, places.flatten(1), attend)
 
 
-# Preparation of a drafter for training: added heads and the mask token.
+class PairObjective(nn.Module):
+    """The sum of both drafters' losses on the same batch. The drafters share no weights, so their gradients are independent."""
+
+    def __init__(self, first: DrafterObjective, second: DrafterObjective):
+        super().__init__()
+        self.first, self.second, self.draw = first, second, second.draw
+
+    def forward(self, prefixes: Tensor, **batch: Tensor) -> tuple[Tensor, dict[str, Any]]:
+        """Returns (loss, metrics). The second drafter's metrics have the prefix ``vp_``.
+
+        prefixes: how many tokens after each anchor the second drafter sees, (B, A).
+        batch: the other arguments of ``DrafterObjective.forward``.
+        """
+        loss, figures = self.first(**batch, prefixes=torch.zeros_like(prefixes))
+        other, more = self.second(**batch, prefixes=prefixes)
+        return loss + other, figures | {f"vp_{name}": value for name, value in more.items()}
 
 
-def extended(
-    drafter: DFlashDraftModel, target: Target, data: Responses, vocabulary: int | None, rank: int
-) -> DFlashDraftModel:
-    """Adds a draft vocabulary, a Markov head or both to a plain DFlash drafter. Returns the drafter.
-
-    vocabulary: size of the draft vocabulary, which consists of the most frequent tokens of the responses; None adds no draft
-        vocabulary. The LM head gets the target's rows of these tokens.
-    rank: rank of the Markov head (DSpark, arXiv 2607.05147); 0 adds no head. A new head adds 0 to all logits.
-    """
-    if not vocabulary and not rank:
-        return drafter
-    size = target.config.vocab_size
-    ids = None if vocabulary is None else torch.tensor(frequent_tokens(data, vocabulary, size), device=drafter.device)
-    form = replace(
-        drafter.form, layout="speculators", kind="dspark" if rank else "dflash", markov="vanilla" if rank else None,
-        markov_rank=rank, draft_vocabulary=vocabulary,
-    )  # fmt: skip
-    made: Any = DFlashDraftModel(drafter_config_of(form), form)
-    made.load_state_dict(drafter.state_dict(), strict=False)  # new heads keep their initial weights
-    made.to(drafter.device)
-    made.token_ids = ids
-    if made.markov_head is not None:
-        nn.init.zeros_(made.markov_head.markov_w2.weight)
-        with torch.no_grad():  # similar target embeddings give similar initial rows, which helps rare tokens
-            table = target.embedding.weight.float()
-            _, _, main = torch.pca_lowrank(table, rank)
-            entries = (table - table.mean(0)) @ main
-            made.markov_head.markov_w1.weight.copy_(entries / entries.std(0))
-    return made
+# The mask token.
 
 
 def mask_id(target: Target, written: Set[int], text: str | None) -> int:
@@ -365,44 +358,28 @@ def mask_id(target: Target, written: Set[int], text: str | None) -> int:
     Raises ``InputError`` if this token cannot be the mask token, or if no token is unused.
     """
     tokenizer, size = target.tokenizer, target.config.vocab_size
-    vocabulary, spare = tokenizer.get_vocab(), spare_tokens(target, written)
+    closing = {*target.end_ids, tokenizer.eos_token_id, tokenizer.pad_token_id} - {None}
+    vocabulary, used, template = tokenizer.get_vocab(), closing | written, str(tokenizer.chat_template or "")
+    # unused special tokens; and the tokenizer's mask token, even if it was written, which only poorly trained targets do
+    spare = [
+        t.content
+        for n, t in sorted(tokenizer.added_tokens_decoder.items())
+        if t.special
+        and n < size
+        and (t.content == tokenizer.mask_token or (n not in used and t.content not in template))
+    ]
     name = tokenizer.mask_token if text is None else text
     if name is None:
-        taken = written | _closing(target)
-        free = vocabulary[spare[0]] if spare else next((n for n in reversed(range(size)) if n not in taken), None)
-        if free is None:
-            raise InputError("the responses contain every token of this target, so no token is left for the mask")
-        print(
-            f"The mask token is {tokenizer.convert_ids_to_tokens(free)!r} ({free}), which occurs in no text.",
-            file=sys.stderr,
-        )
+        free = vocabulary[spare[0]] if spare else next((n for n in reversed(range(size)) if n not in used), size)
+        require(free < size, "the responses contain every token of this target, so no token is left for the mask")
+        text = tokenizer.convert_ids_to_tokens(free)
+        print(f"The mask token is {text!r} ({free}), which occurs in no text.", file=sys.stderr)
         return int(free)
     such = f", such as {' or '.join(spare[:PROPOSED])}" if spare else ""
     advice = f"choose an unused token with --mask-token{such}"
-    number = vocabulary.get(name)
-    if number is None or number >= size:
-        raise InputError(f"{name!r} is not a token of this target; {advice}")
-    require(
-        number not in _closing(target),
-        f"{name!r} ends or pads this target's texts and cannot be the mask; {advice}",
-    )
-    if name != tokenizer.mask_token and (name not in spare if spare else number in written):
-        raise InputError(f"{name!r} occurs in texts and cannot be the mask; {advice}")
+    number = vocabulary.get(name, size)
+    require(number < size, f"{name!r} is not a token of this target; {advice}")
+    require(number not in closing, f"{name!r} ends or pads this target's texts and cannot be the mask; {advice}")
+    unused = name == tokenizer.mask_token or (name in spare if spare else number not in written)
+    require(unused, f"{name!r} occurs in texts and cannot be the mask; {advice}")
     return int(number)
-
-
-def spare_tokens(target: Target, written: Set[int]) -> list[str]:
-    """Returns special tokens that can be the mask token, ordered by id: the tokenizer's own mask token, and unused tokens.
-
-    written: ids of the tokens in the responses.
-    """
-    tokenizer, used = target.tokenizer, _closing(target) | written
-    template = str(tokenizer.chat_template or "")
-    added = sorted(tokenizer.added_tokens_decoder.items())
-    special = {n: t.content for n, t in added if t.special and n < target.config.vocab_size}
-    mask = tokenizer.mask_token  # listed even if it was written, which only poorly trained targets do
-    return [t for n, t in special.items() if t == mask or (n not in used and t not in template)]
-
-
-def _closing(target: Target) -> set[int]:
-    return {*target.end_ids, target.tokenizer.eos_token_id, target.tokenizer.pad_token_id} - {None}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
-from d2sd.errors import InputError
+from d2sd.errors import require
 from d2sd.folders.drafters import save_eagle3
 from d2sd.folders.fingerprint import fingerprint
 from d2sd.folders.loading import load_target
@@ -26,9 +25,9 @@ from d2sd.nets.eagle3 import Chains, Eagle3DraftModel, new_eagle3
 from d2sd.nets.layouts import default_eagle3_layers
 from d2sd.nets.types import final_logits, text_config
 from d2sd.train.acceptance import HeldOut
-from d2sd.train.drafters import features_of, save_marked
-from d2sd.train.features import batch_of
-from d2sd.train.loop import Loop, digest
+from d2sd.train.block_drafters import draw_anchors
+from d2sd.train.features import Features
+from d2sd.train.loop import Loop, save_marked
 from d2sd.train.settings import Eagle3Objective, Eagle3Training
 from d2sd.train.text import frequent_tokens, read_responses
 
@@ -42,48 +41,33 @@ def train_eagle3(settings: Eagle3Training) -> None:
     loop, out, target = settings.loop, settings.out, load_target(str(settings.target), "float32", batched=True)
     data = read_responses(settings.responses, settings.max_length, target.tokenizer.eos_token_id)
     torch.manual_seed(loop.seed)
-    vocabulary, layers = target.config.vocab_size, _checked_layers(settings.target_layer_ids, target.config.num_hidden_layers)  # fmt: skip
+    vocabulary, depth = target.config.vocab_size, target.config.num_hidden_layers
+    layers = settings.target_layer_ids or [*default_eagle3_layers(depth)]
+    require(
+        all(0 <= n <= depth - 3 for n in layers),
+        f"tapped layers must be between 0 and {depth - 3}, not {layers}: other engines may normalise the outputs of later layers",
+    )
     tokens = frequent_tokens(data, settings.draft_vocab_size or vocabulary, vocabulary)
     drafter = new_eagle3(target.model, tokens, layers)
     objective = Unrolled(drafter, target.model, settings.objective)
     # if every response is used, all features are computed first
-    features = features_of(target, layers, data, objective.reads, loop.steps * loop.batch_size >= len(data.ids))
+    features = Features(target, layers, data, hidden=True, store=loop.steps * loop.batch_size >= len(data.ids))
     measure = None
     if settings.held_out is not None:
         held_out = HeldOut.read(target, settings.held_out, settings.chat)
-        measure = lambda _: held_out.measure("eagle3", drafter)  # noqa: E731
+        measure = lambda _: held_out.measure("eagle3", eagle3=drafter)  # noqa: E731
     mark = fingerprint(str(settings.target), target.tokenizer, target.config, drafter)
-
-    def save(folder: Path) -> None:
-        save_marked(save_eagle3, drafter, folder, mark)
-
+    save = partial(save_marked, save_eagle3, drafter, mark=mark)
     identity = {
-        "objective": asdict(settings.objective), "target_layer_ids": layers, "draft_vocab_size": drafter.form.drafted, "data": digest(data.ids)
+        "objective": asdict(settings.objective), "target_layer_ids": layers, "draft_vocab_size": drafter.form.drafted, "data": data.digest
     }  # fmt: skip
-    sample = partial(batch_of, objective, data, features)
-    training = Loop(objective, len(data.ids), sample, out, loop, identity)
+    training = Loop(objective, len(data.ids), partial(features.batch, objective), out, loop, identity)
     training.run(measure, lambda step: save(out / f"step-{step}"))
     save(out)
 
 
-def _checked_layers(layers: list[int] | None, depth: int) -> list[int]:
-    """Returns the target layers that the drafter reads. Raises ``InputError`` if they are not usable.
-
-    layers: the requested layers; None: EAGLE-3's default layers.
-    depth: number of layers of the target.
-    """
-    layers = layers or list(default_eagle3_layers(depth))
-    if not all(0 <= n <= depth - 3 for n in layers):
-        raise InputError(
-            f"tapped layers must be between 0 and {depth - 3}, not {layers}: other engines may normalise the outputs of later layers"
-        )
-    return layers
-
-
 class Unrolled(nn.Module):
     """The training loss of an EAGLE-3 drafter, on sequences written by the target."""
-
-    reads = ("features", "hidden")
 
     def __init__(self, drafter: Eagle3DraftModel, target: PreTrainedModel, config: Eagle3Objective):
         super().__init__()
@@ -96,10 +80,7 @@ class Unrolled(nn.Module):
 
         Row t drafts the token at t + 2. All tokens of the response can be drafted, except the first one, which comes from prefill.
         """
-        low = (prompt_lengths - 1).clamp_min(0)
-        high = torch.maximum(lengths - 3, low)
-        uniform = torch.rand(len(lengths), self.config.rows, generator=generator)
-        return {"rows": low[:, None] + (uniform * (high - low + 1)[:, None]).long()}
+        return {"rows": draw_anchors(prompt_lengths, lengths - 1, self.config.rows, generator)}
 
     def forward(
         self, ids: Tensor, lengths: Tensor, rows: Tensor, features: Tensor, hidden: Tensor
@@ -128,12 +109,12 @@ class Unrolled(nn.Module):
         losses, right, alive = [], [], []
         for step in range(config.unrolled):
             place = rows + step  # position of this step, which reads token place + 1 and predicts token place + 2
-            shown = _take(embedded, (place + 1).clamp_max(width - 1))
-            out = drafter(shown, state, place, chains)
+            after, predicted = (place + 1).clamp_max(width - 1), (place + 2).clamp_max(width - 1)
+            out = drafter(_take(embedded, after), state, place, chains)
             logits = drafter.logits(out)
             with torch.no_grad():
-                wanted = F.linear(_take(hidden, (place + 1).clamp_max(width - 1)), head).float()
-                right.append(drafter.token_ids[logits.argmax(-1)] == ids.gather(1, (place + 2).clamp_max(width - 1)))
+                wanted = F.linear(_take(hidden, after), head).float()
+                right.append(drafter.token_ids[logits.argmax(-1)] == ids.gather(1, predicted))
                 labels = final_logits(text_config(target.config), wanted).softmax(-1)
             inside = place + 2 < lengths[:, None]
             loss = F.cross_entropy(logits.flatten(0, 1), labels.flatten(0, 1), reduction="none").view_as(inside)

@@ -1,4 +1,4 @@
-"""Target features for drafters: outputs of some target layers for every token of the responses, computed once before training.
+"""Target features for drafters: outputs of some target layers for every token of the responses.
 
 Every training step reads the features of a few sequences. For a small target, computing them in every step would take longer than
 the drafter's pass. As many features as fit are stored on the target's device, the others in host memory. The features of a token
@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from d2sd.nets.dtypes import quick_autocast
-from d2sd.nets.target import LayerTaps
+from d2sd.nets.target import LayerTaps, Target
 from d2sd.trace.text import progress
 from d2sd.train.text import Responses
 
@@ -24,56 +24,92 @@ FEATURE_BATCH = {"cpu": 32, "cuda": 256}  # sequences per pass of the target
 KEPT = 0.4  # maximum share of free memory for features
 
 
-class FeatureStore:
-    """The target's outputs for the tokens of all sequences, in bfloat16, packed without padding.
+class Features:
+    """The target's features of responses, under the name ``features``, and, if requested, its last hidden states, under ``hidden``.
 
-    They are stored under the names ``features`` (tokens, taps·hidden) and, if requested, ``hidden`` (tokens, hidden), the target's
-    last hidden states.
+    stored: by name, a tensor (tokens, size) in bfloat16 for each response; empty if the features are computed whenever they are
+        read.
     """
 
-    def __init__(self, lengths: Tensor, parts: list[tuple[int, dict[str, Tensor]]]):
-        """lengths: number of tokens of each sequence, (N,).
-        parts: consecutive parts of the sequences, which may be on different devices. Each is the index of its first sequence, and
-            the rows of its sequences by name.
+    def __init__(self, target: Target, taps: list[int], data: Responses, hidden: bool = False, store: bool = True):
+        """taps: indices of the layers to read.
+        hidden: whether to also read the last hidden states.
+        store: whether to compute the features of all responses now, if they fit into memory.
         """
-        self._lengths, self._parts = lengths, parts
-        self._starts = lengths.cumsum(0) - lengths
+        self._target, self._taps, self._data, size = target, taps, data, target.config.hidden_size
+        self._sizes = {"features": len(taps) * size} | ({"hidden": size} if hidden else {})
+        self.stored: dict[str, list[Tensor]] = {}
+        torch.cuda.empty_cache()  # release cached memory of earlier stages, so that it counts as free
+        if store:
+            self._store()
 
-    def rows(self, index: Tensor, width: int, names: Iterable[str]) -> dict[str, Tensor]:
-        """Returns the rows of some sequences by name, padded, on the device of the first part: (B, width, taps·hidden) for
-        ``features``, (B, width, hidden) for ``hidden``.
+    def batch(self, objective: Any, index: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        """Returns the inputs of ``objective`` for a batch, by name: ``ids`` (B, S), ``lengths`` (B,), the random inputs of
+        ``objective.draw``, and the features, all on the target's device.
 
-        index: indices of the sequences, (B,).
-        width: length to which the sequences are padded. Rows after the end of a sequence are arbitrary.
-        names: ``features``, ``hidden`` or both.
+        index: indices of the batch's responses, (B,).
         """
-        out = {}
-        ends = [*(first for first, _ in self._parts[1:]), len(self._lengths)]
-        for name in names:
-            home = self._parts[0][1][name]
-            out[name] = home.new_empty(len(index), width, home.shape[1])
-            for (first, part), end in zip(self._parts, ends, strict=True):
-                selected = ((index >= first) & (index < end)).nonzero()[:, 0]
-                if len(selected):
-                    places = (self._starts[index[selected]] - self._starts[first])[:, None] + torch.arange(width)
-                    rows = part[name][places.clamp_max(len(part[name]) - 1).to(part[name].device)]
-                    out[name][selected.to(home.device)] = rows.to(home.device)
-        return out
+        lengths, prompts = self._data.lengths[index], self._data.prompt_lengths[index]
+        inputs = {"ids": self._ids(index), "lengths": lengths}
+        inputs |= objective.draw(prompts, lengths, generator) | self.rows(index)
+        return {name: value.to(self._target.device) for name, value in inputs.items()}
 
+    def rows(self, index: Tensor) -> dict[str, Tensor]:
+        """Returns the features of some responses by name, padded: (B, S, taps·hidden) for ``features``, (B, S, hidden) for
+        ``hidden``. Rows after the end of a response are arbitrary.
 
-def batch_of(
-    objective: Any, data: Responses, features: FeatureStore | None, index: Tensor, generator: torch.Generator
-) -> dict[str, Tensor]:
-    """Returns the inputs of ``objective`` for a batch, by name: ``ids`` (B, S), ``lengths`` (B,), the random inputs of
-    ``objective.draw``, and the features that the objective reads.
+        index: indices of the responses, (B,).
+        """
+        if not self.stored:
+            return self._computed(index)
+        return {
+            name: pad_sequence([rows[n].to(rows[0].device) for n in index.tolist()], batch_first=True)
+            for name, rows in self.stored.items()
+        }
 
-    features: precomputed features; None: the features are left out.
-    index: indices of the batch's responses, (B,).
-    """
-    lengths = data.lengths[index]
-    ids = data.ids[index, : int(lengths.max())].long()
-    batch = {"ids": ids, "lengths": lengths, **objective.draw(data.prompt_lengths[index], lengths, generator)}
-    return batch if features is None else batch | features.rows(index, ids.shape[1], objective.reads)
+    def _ids(self, index: Tensor) -> Tensor:
+        return self._data.ids[index, : int(self._data.lengths[index].max())].long()
+
+    @torch.no_grad()
+    def _computed(self, index: Tensor) -> dict[str, Tensor]:
+        base, ids = self._target.base, self._ids(index).to(self._target.device)
+        # autocast is precise enough, since rows are stored in bfloat16
+        with LayerTaps(base.layers).only(self._taps) as layers, quick_autocast(ids.device):
+            last = base(input_ids=ids, use_cache=False).last_hidden_state
+            found = {"features": layers.features(self._taps, last.device), "hidden": last}
+        return {name: found[name] for name in self._sizes}
+
+    def _store(self) -> None:
+        lengths, size = self._data.lengths, 2 * sum(self._sizes.values())
+        on_device, on_host = feature_bytes(self._target.device)
+        for space in (on_device, 0):
+            count = int((size * lengths.cumsum(0) <= space).sum())  # responses on the device
+            if size * int(lengths[count:].sum()) > on_host:
+                return
+            try:
+                self.stored = self._read(count)
+                return
+            except torch.OutOfMemoryError:
+                if not count:
+                    raise
+            torch.cuda.empty_cache()
+            print("Not enough GPU memory: the target's features are stored in host memory.", file=sys.stderr)
+
+    def _read(self, count: int) -> dict[str, list[Tensor]]:
+        """Computes the features of all responses. Those of the first ``count`` are on the target's device, the others in host
+        memory.
+        """
+        lengths, device = self._data.lengths, self._target.device
+        stored: dict[str, list[Tensor]] = {name: [] for name in self._sizes}
+        for part, place in ((lengths[:count], device), (lengths[count:], "cpu")):
+            for name, size in self._sizes.items():
+                rows = torch.empty(int(part.sum()), size, dtype=torch.bfloat16, device=place)
+                stored[name] += rows.split(part.tolist())
+        for index in progress(lengths.argsort().split(FEATURE_BATCH[device.type]), desc="features", mininterval=1):
+            for name, batch in self._computed(index).items():
+                for row, number in zip(batch, index.tolist(), strict=True):
+                    stored[name][number].copy_(row[: lengths[number]])
+        return stored
 
 
 def feature_bytes(device: torch.device) -> tuple[int, int]:
@@ -83,62 +119,3 @@ def feature_bytes(device: torch.device) -> tuple[int, int]:
     except (AttributeError, OSError, ValueError):
         host = 4 * 2**30  # assumed if the system does not report its free memory
     return (int(KEPT * torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else 0), int(KEPT * host)
-
-
-def read_features(
-    base: Any, taps: list[int], data: Responses, names: Sequence[str] = ("features",)
-) -> FeatureStore | None:
-    """Computes the target's features for all responses. Returns None if they do not fit into memory.
-
-    base: the target without its LM head.
-    taps: indices of the layers to read.
-    names: ``features``, ``hidden`` or both (see ``FeatureStore``).
-    """
-    weight = base.embed_tokens.weight
-    sizes = {"features": len(taps) * weight.shape[1], "hidden": weight.shape[1]}
-    sizes = {name: sizes[name] for name in names}
-    on_device, on_host = feature_bytes(weight.device)
-    for space in (on_device, 0):
-        count = int((2 * sum(sizes.values()) * data.lengths.cumsum(0) <= space).sum())  # sequences on the device
-        if 2 * sum(sizes.values()) * int(data.lengths[count:].sum()) > on_host:
-            return None
-        try:
-            return _read(base, taps, data, sizes, count)
-        except torch.OutOfMemoryError:
-            if not count:
-                raise
-        torch.cuda.empty_cache()
-        print("Not enough GPU memory: the target's features are stored in host memory.", file=sys.stderr)
-    return None
-
-
-@torch.no_grad()
-def _read(base: Any, taps: list[int], data: Responses, sizes: dict[str, int], count: int) -> FeatureStore:
-    """Computes the features of all responses.
-
-    sizes: size of a token's row by name.
-    count: number of sequences to store on the target's device; the others are stored in host memory.
-    """
-    weight = base.embed_tokens.weight
-    parts: list[tuple[int, dict[str, Tensor]]] = []
-    for begin, end, device in ((0, count, weight.device), (count, len(data.lengths), torch.device("cpu"))):
-        if end > begin:
-            tokens = int(data.lengths[begin:end].sum())
-            parts.append(
-                (begin, {n: torch.empty(tokens, s, dtype=torch.bfloat16, device=device) for n, s in sizes.items()})
-            )
-    starts = data.lengths.cumsum(0) - data.lengths
-    # autocast is precise enough, since rows are stored in bfloat16
-    with LayerTaps(base.layers).only(taps) as layers, quick_autocast(weight.device):
-        for batch in progress(
-            data.lengths.argsort().split(FEATURE_BATCH[weight.device.type]), desc="features", mininterval=1
-        ):
-            ids = data.ids[batch, : int(data.lengths[batch].max())].long().to(weight.device)
-            last = base(input_ids=ids, use_cache=False).last_hidden_state
-            outputs = {"features": layers.features(taps, last.device), "hidden": last}
-            for row, number in enumerate(batch.tolist()):
-                begin, part = next((begin, part) for begin, part in reversed(parts) if number >= begin)
-                offset, length = int(starts[number] - starts[begin]), int(data.lengths[number])
-                for name in sizes:
-                    part[name][offset : offset + length] = outputs[name][row, :length]
-    return FeatureStore(data.lengths, parts)

@@ -25,16 +25,21 @@ def read_jsonl(path: Path, *fields: str) -> Iterator[dict[str, Any]]:
         for number, line in utf8_lines(file, path):
             if not line.strip():
                 continue
-            if len(line) > MAX_LINE:
-                raise InputError(f"{path}, line {number}: longer than {MAX_LINE} characters")
+            place = f"{path}, line {number}"
+            require(len(line) <= MAX_LINE, f"{place}: longer than {MAX_LINE} characters")
             try:
                 row = json.loads(line)
             except json.JSONDecodeError as error:
-                raise InputError(f"{path}, line {number}: not JSON ({error.msg})") from None
-            missing = [f for f in fields if not isinstance(row, dict) or f not in row]
-            if missing:
-                raise InputError(f"{path}, line {number}: has no field {missing[0]!r}")
+                raise InputError(f"{place}: not JSON ({error.msg})") from None
+            for field in fields:
+                require(isinstance(row, dict) and field in row, f"{place}: has no field {field!r}")
             yield row
+
+
+def whole_lines(path: Path) -> list[bytes]:
+    """Returns the lines of a file without an unfinished last line, which a killed run may have left; [] if there is no file."""
+    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    return [line for line in lines if line.endswith(b"\n")]
 
 
 def read_conversations(path: Path) -> list[list[str]]:
@@ -44,11 +49,12 @@ def read_conversations(path: Path) -> list[list[str]]:
     """
     conversations = []
     for number, row in enumerate(read_jsonl(path), 1):
-        turns = row.get("turns", [row.get("prompt")]) if isinstance(row, dict) else []
-        if isinstance(row, dict) and isinstance(row.get("messages"), list):
-            turns = [m.get("content") for m in row["messages"] if isinstance(m, dict) and m.get("role") == "user"]
-        if not isinstance(turns, list) or not turns or not all(isinstance(t, str) for t in turns):
-            raise InputError(f"{path}, row {number}: needs a text under prompt, or texts under turns or messages")
+        row = row if isinstance(row, dict) else {}
+        turns, messages = row.get("turns", [row.get("prompt")]), row.get("messages")
+        if isinstance(messages, list):
+            turns = [m.get("content") for m in messages if isinstance(m, dict) and m.get("role") == "user"]
+        texts = isinstance(turns, list) and turns and all(isinstance(turn, str) for turn in turns)
+        require(texts, f"{path}, row {number}: needs a text under prompt, or texts under turns or messages")
         if turns[0].strip():
             conversations.append(turns)
     return conversations
@@ -56,8 +62,8 @@ def read_conversations(path: Path) -> list[list[str]]:
 
 def check_turns(conversations: Sequence[Sequence[str]], chat: bool) -> None:
     """Raises ``InputError`` for conversations of several turns without a chat template. chat: whether prompts are put into one."""
-    if not chat and any(len(turns) > 1 for turns in conversations):
-        raise InputError("conversations of several turns need the target's chat template; add --chat")
+    single = all(len(turns) <= 1 for turns in conversations)
+    require(chat or single, "conversations of several turns need the target's chat template; add --chat")
 
 
 def training_step(source: str | Path | None) -> int | None:
@@ -72,10 +78,8 @@ def training_step(source: str | Path | None) -> int | None:
     folder = Path(source)
     if saved := re.fullmatch(r"step-(\d+)", folder.name):
         return int(saved[1])
-    for place in (
-        folder,
-        folder.parent / "training",
-    ):  # ``train pair`` saves drafters beside the folder of its checkpoint
+    # ``train pair`` saves drafters beside the folder of its checkpoint
+    for place in (folder, folder.parent / "training"):
         with suppress(OSError, ValueError, KeyError, TypeError):
             state = json.loads((place / "checkpoint" / "state.json").read_bytes())
             return int(state["step"]) if state["step"] == state["identity"]["steps"] else None
@@ -83,5 +87,8 @@ def training_step(source: str | Path | None) -> int | None:
 
 
 def digest_of(value: Any) -> str:
-    """Returns a short digest of JSON-ready data. A run is resumed, and files are reused, only if the digest is unchanged."""
-    return hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
+    """Returns a short digest of data. A run is resumed, and files are reused, only if the digest is unchanged.
+
+    value: JSON-ready data, and paths, which count as texts.
+    """
+    return hashlib.sha256(orjson.dumps(value, str, orjson.OPT_SORT_KEYS)).hexdigest()[:16]

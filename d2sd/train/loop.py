@@ -6,7 +6,7 @@ epoch. Checkpoints therefore contain no states of random generators.
 
 from __future__ import annotations
 
-import hashlib
+import copy
 import json
 import math
 import shutil
@@ -14,11 +14,9 @@ import signal
 import sys
 import threading
 import time
-import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +26,15 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from d2sd.errors import InputError, require
-from d2sd.nets.dtypes import quick_bfloat16
-from d2sd.trace.files import append_line, write_whole
+from d2sd.folders.fingerprint import write_fingerprint
+from d2sd.nets.dtypes import quick_autocast, quick_bfloat16
+from d2sd.trace.files import append_line, write_whole, writing
 from d2sd.trace.text import duration, progress
+from d2sd.train.files import whole_lines
 from d2sd.train.settings import Clock, LoopConfig
 
-Sample = Callable[[Tensor, torch.Generator], dict[str, Tensor]]
+FREE = ("save_every", "keep_every", "log_every")  # settings that may change when a run is resumed
 TABLES = ("embed", "lm_head", "markov_w")  # parameters with one row per token
-COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # quintic Newton–Schulz iteration, as in torch.optim.Muon
-ITERATIONS = 5
 
 
 @dataclass(eq=False)
@@ -48,14 +46,16 @@ class Loop:
 
     objective: module that returns ``(loss, metrics)`` for a sampled batch.
     count: number of rows of the training data.
-    sample: function that makes a batch from row numbers and a random generator.
+    sample: function that makes a batch from row numbers and a random generator. Its tensors are on the module's device; the first are
+        the token ids.
     identity: values of objective and data. Like the settings, they must equal those of the checkpoint.
     clock: function that returns the time in seconds, for ``config.seconds``.
+    step, rows: numbers of steps trained so far, and of rows in them.
     """
 
     objective: nn.Module
     count: int
-    sample: Sample
+    sample: Callable[[Tensor, torch.Generator], dict[str, Tensor]]
     out: Path
     config: LoopConfig
     identity: dict[str, Any] = field(default_factory=dict)
@@ -63,22 +63,22 @@ class Loop:
 
     def __post_init__(self) -> None:
         config, out = self.config, self.out
-        # under autocast, torch's RMSNorm warns once that it takes its slower path
-        warnings.filterwarnings("ignore", message="Mismatch dtype between input and weight", category=UserWarning)
         self._halves = quick_bfloat16() if config.precision == "auto" else config.precision == "bfloat16"
         self._parameters = {n: p for n, p in self.objective.named_parameters() if p.requires_grad}
         self._optimizers = make_optimizers(self._parameters, config)
         names = ", ".join(type(optimizer).__name__ for optimizer in self._optimizers)
         print(f"Training in {'bfloat16' if self._halves else 'float32'}; optimizers: {names}.", file=sys.stderr)
         out.mkdir(parents=True, exist_ok=True)
-        self.identity = {**config.identity(), "rows": self.count, **self.identity}
+        fixed = {n: value for n, value in asdict(config).items() if n not in FREE}
+        self.identity = {**fixed, "rows": self.count, **self.identity}
         before = load_checkpoint(out, self._parameters, self._optimizers, self.identity)
-        self._step, self._rows = int(before.get("step", 0)), int(before.get("rows", 0))
+        self.step, self.rows, self._spent = (before.get(name, 0) for name in ("step", "rows", "seconds"))
         self._metrics = out / "metrics.jsonl"
-        truncate_metrics(self._metrics, self._step)
-        self._metrics.touch()  # marks the folder as a training folder
-        self._began, self._spent = self.clock(), float(before.get("seconds", 0))
-        self._seen, self._size = 0, config.batch_size  # tokens of this process, and rows of a batch
+        # a killed run may have left lines of later steps; the file marks the folder as a training folder
+        lines = (line for line in whole_lines(self._metrics) if json.loads(line)["step"] <= self.step)
+        write_whole(self._metrics, b"".join(lines))
+        # time at which this process began, its tokens, and the rows of a batch
+        self._began, self._seen, self._size = self.clock(), 0, config.batch_size
 
     def run(
         self,
@@ -100,14 +100,18 @@ class Loop:
                 ended = after >= config.steps
                 saves = after // config.save_every > now // config.save_every or ended
                 # save the drafter first: a run resumed from this step's checkpoint does not repeat the step
-                if keep and config.keep_every and self._step % config.keep_every == 0:
-                    keep(self._step)
-                if saves or self._step % config.log_every == 0:
+                if keep and config.keep_every and self.step % config.keep_every == 0:
+                    keep(self.step)
+                if saves or self.step % config.log_every == 0:
                     figures = {name: float(value) for name, value in figures.items()}
                     bar.set_postfix({k: f"{v:.3g}" for k, v in figures.items()}, refresh=False)
-                    self._log(figures, partial(evaluate, ended) if saves and evaluate else dict)
+                    figures["tokens_per_second"] = self._seen / (self.clock() - self._began)
+                    if saves and evaluate:
+                        figures |= evaluate(ended)
+                    figures = {name: round(value, 6) for name, value in figures.items()}
+                    append_line(self._metrics, json.dumps({"step": self.step} | figures))
                 if saves or interrupted():
-                    done = {"step": self._step, "seconds": self.seconds, "rows": self._rows, "identity": self.identity}
+                    done = {"step": self.step, "seconds": self.seconds, "rows": self.rows, "identity": self.identity}
                     save_checkpoint(self.out, self._parameters, self._optimizers, done)
                 bar.set_description_str(self._label(after), refresh=False)
                 bar.update(min(config.steps, int(after)) - bar.n)
@@ -125,14 +129,14 @@ class Loop:
     def position(self) -> float:
         """Position in the schedule, from 0 to ``config.steps``."""
         config = self.config
-        return self._step if config.seconds is None else config.steps * self.seconds / config.seconds
+        return self.step if config.seconds is None else config.steps * self.seconds / config.seconds
 
     def _label(self, now: float) -> str:
         config = self.config
         if config.seconds is None:
             return "training"
         passed = duration(min(1, now / config.steps) * config.seconds)
-        return f"training: {passed} of {duration(config.seconds)}, step {self._step}"
+        return f"training: {passed} of {duration(config.seconds)}, step {self.step}"
 
     def _advance(self, rate: float) -> dict[str, Any]:
         """Trains one step, with halved batches if memory does not suffice. Returns its figures.
@@ -147,36 +151,30 @@ class Loop:
             figures = None
         if figures is None:  # outside of the exception, which refers to the tensors of the batch
             self._size //= 2
-            for optimizer in self._optimizers:
-                optimizer.zero_grad()
+            self.objective.zero_grad()
             torch.cuda.empty_cache()
             print(f"Not enough memory: continuing with batches of {self._size} rows.", file=sys.stderr)
             return self._advance(rate)
-        norm = nn.utils.clip_grad_norm_(list(self._parameters.values()), self.config.clip)
+        norm = nn.utils.clip_grad_norm_(self._parameters.values(), self.config.clip)
         for optimizer in self._optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = rate
             optimizer.step()
-            optimizer.zero_grad()
-        self._step, self._rows = self._step + 1, self._rows + self._size
+        self.objective.zero_grad()
+        self.step, self.rows = self.step + 1, self.rows + self._size
         return {**figures, "rate": rate, "grad_norm": norm}
 
     def _gradients(self) -> dict[str, Any]:
         """Computes the gradients of the next batch. Returns the loss and the metrics."""
-        seed, device = self.config.seed, next(iter(self._parameters.values())).device
-        generator = torch.Generator().manual_seed((seed * 7_919 + self._step) % 2**63)
-        batch = self.sample(rows_at(self.count, self._step, self._size, seed), generator)
-        batch = {name: value.to(device) for name, value in batch.items()}
-        with torch.autocast(device.type, torch.bfloat16, enabled=self._halves):
+        seed = self.config.seed
+        generator = torch.Generator().manual_seed((seed * 7_919 + self.step) % 2**63)
+        batch = self.sample(rows_at(self.count, self.step, self._size, seed), generator)
+        ids = next(iter(batch.values()))
+        with quick_autocast(ids.device, self._halves):
             loss, metrics = self.objective(**batch)
         loss.backward()
-        self._seen += next(iter(batch.values())).numel()
+        self._seen += ids.numel()
         return {"loss": loss.detach(), **metrics}
-
-    def _log(self, figures: dict[str, float], evaluate: Callable[[], dict[str, float]]) -> None:
-        speed = self._seen / (self.clock() - self._began)
-        row = {"step": self._step, **figures, "tokens_per_second": speed, **evaluate()}
-        append_line(self._metrics, json.dumps({name: round(value, 6) for name, value in row.items()}))
 
 
 @contextmanager
@@ -189,9 +187,8 @@ def interruptions() -> Iterator[Callable[[], bool]]:
 
     def ask(*_: Any) -> None:
         nonlocal asked
-        if asked:
-            raise KeyboardInterrupt
         asked = True
+        signal.signal(signal.SIGINT, before)
         print("Stopping after this step. Press Ctrl-C again to stop immediately without saving.", file=sys.stderr)
 
     # SIGINT is ignored, or this is another thread than the main thread (only the main thread can set handlers)
@@ -245,37 +242,18 @@ def make_optimizers(parameters: dict[str, nn.Parameter], config: LoopConfig) -> 
     if rest:
         optimizers.append(torch.optim.AdamW(rest, lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=0.0))
     if matrices:
-        chosen, rate, decay = [parameters[n] for n in sorted(matrices)], config.learning_rate, config.weight_decay
-        if quick_bfloat16():
-            optimizers.append(torch.optim.Muon(chosen, rate, decay, adjust_lr_fn="match_rms_adamw"))
-        else:
-            optimizers.append(Float32Muon(chosen, rate, decay))
+        kind, chosen = torch.optim.Muon if quick_bfloat16() else Float32Muon, [parameters[n] for n in sorted(matrices)]
+        optimizers.append(kind(chosen, config.learning_rate, config.weight_decay, adjust_lr_fn="match_rms_adamw"))
     return optimizers
 
 
-def orthogonalized(matrix: Tensor) -> Tensor:
-    """Returns an approximation of the semi-orthogonal matrix nearest to ``matrix`` (m, n): all its singular values are close to 1."""
-    a, b, c = COEFFICIENTS
-    tall = matrix.shape[0] > matrix.shape[1]
-    x = matrix.T if tall else matrix
-    x = x / x.norm().clamp_min(1e-7)
-    for _ in range(ITERATIONS):
-        gram = x @ x.T
-        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return x.T if tall else x
-
-
-class Float32Muon(torch.optim.Optimizer):
+class Float32Muon(torch.optim.Muon):
     """Muon (Jordan et al. 2024) with its Newton–Schulz iteration in float32.
 
     Otherwise, it equals ``torch.optim.Muon`` with Nesterov momentum and ``adjust_lr_fn="match_rms_adamw"``. torch's Muon iterates
     in bfloat16. On a CPU without bfloat16 instructions, bfloat16 products are many times slower than float32 products, and torch's
     Muon would take most of a training step.
     """
-
-    def __init__(self, params: Iterable[nn.Parameter], lr: float, weight_decay: float, momentum: float = 0.95):
-        """params: matrices only."""
-        super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -287,19 +265,27 @@ class Float32Muon(torch.optim.Optimizer):
                     continue
                 average = self.state[p].setdefault("momentum_buffer", torch.zeros_like(p.grad))
                 average.lerp_(p.grad, 1 - momentum)
-                update = orthogonalized(p.grad.lerp(average, momentum))
+                update = orthogonalized(p.grad.lerp(average, momentum), group["ns_coefficients"], group["ns_steps"])
                 p.mul_(1 - rate * group["weight_decay"])
                 p.add_(update, alpha=-rate * 0.2 * max(p.shape) ** 0.5)
 
 
+def orthogonalized(matrix: Tensor, coefficients: tuple[float, float, float], steps: int) -> Tensor:
+    """Returns an approximation of the semi-orthogonal matrix nearest to ``matrix`` (m, n): all its singular values are close to 1.
+
+    coefficients, steps: those of the quintic Newton–Schulz iteration.
+    """
+    a, b, c = coefficients
+    tall = matrix.shape[0] > matrix.shape[1]
+    x = matrix.T if tall else matrix
+    x = x / x.norm().clamp_min(1e-7)
+    for _ in range(steps):
+        gram = x @ x.T
+        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.T if tall else x
+
+
 # Checkpoints: weights, optimizer state and the identity of the run, as safetensors and JSON.
-
-
-def truncate_metrics(path: Path, step: int) -> None:
-    """Removes an unfinished last line, and the lines of steps after ``step``. A killed run may have left such lines."""
-    if path.exists():
-        whole = (line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n"))
-        write_whole(path, "".join(line for line in whole if json.loads(line)["step"] <= step))
 
 
 def save_checkpoint(
@@ -310,11 +296,12 @@ def save_checkpoint(
     done: content of ``state.json``: ``step``, ``seconds``, ``rows`` and ``identity``.
     """
     fresh, final, old = out / "checkpoint.new", out / "checkpoint", out / "checkpoint.old"
-    weights = {name: p.detach().clone().contiguous() for name, p in parameters.items()}
+    states = _states_of(optimizers)
+    weights = {name: p.detach().contiguous() for name, p in parameters.items()}
     state = {
-        f"{name}|{key}": torch.as_tensor(value).detach().clone().contiguous()
+        f"{name}|{key}": torch.as_tensor(value).contiguous()
         for name, parameter in parameters.items()
-        for key, value in _state_of(optimizers, parameter).items()
+        for key, value in states[parameter].items()
     }
     try:
         shutil.rmtree(fresh, ignore_errors=True)
@@ -334,6 +321,17 @@ def save_checkpoint(
         ) from None
 
 
+def save_marked(save: Callable[[Any, Path], None], drafter: Any, folder: Path, mark: Mapping[str, Any]) -> None:
+    """Saves a copy of a drafter in bfloat16, and its fingerprint. Raises ``InputError`` if that fails.
+
+    save: function that writes a drafter into a folder.
+    mark: result of ``fingerprint``.
+    """
+    with writing(folder, SafetensorError):
+        save(copy.deepcopy(drafter).bfloat16(), folder)
+        write_fingerprint(folder, mark)
+
+
 def load_checkpoint(
     out: Path, parameters: dict[str, nn.Parameter], optimizers: list[Any], identity: dict[str, Any]
 ) -> dict[str, Any]:
@@ -343,20 +341,21 @@ def load_checkpoint(
     Raises ``InputError`` if the parameters or ``identity`` differ from the checkpoint's. Only ``steps`` may be larger than in the
     checkpoint.
     """
-    folder = out / "checkpoint"
-    if not folder.exists() and (out / "checkpoint.old").exists():
-        (out / "checkpoint.old").rename(folder)
+    folder, old = out / "checkpoint", out / "checkpoint.old"
+    if not folder.exists() and old.exists():
+        old.rename(folder)
     if not folder.exists():
         return {}
     state: dict[str, Any] = json.loads((folder / "state.json").read_bytes())
     before, now = state.get("identity", {}), json.loads(json.dumps(identity))
     further = before.get("steps", 0) < now.get("steps", 0)
     changed = sorted(k for k in {*before, *now} if before.get(k) != now.get(k) and not (k == "steps" and further))
-    if changed:
-        raise InputError(
-            f"{folder} was made with other settings ({', '.join(changed)}); "
-            "give the same settings to resume, or another output folder to start again"
-        )
+    require(
+        not changed,
+        f"{folder} was made with other settings ({', '.join(changed)}); "
+        "give the same settings to resume, or another output folder to start again",
+    )
+    states = _states_of(optimizers)
     with torch.no_grad(), safe_open(folder / "weights.safetensors", "pt") as f:
         require(
             parameters.keys() == {*f.keys()},
@@ -368,20 +367,12 @@ def load_checkpoint(
     with safe_open(folder / "optimizer.safetensors", "pt") as f:
         for key in f.keys():  # noqa: SIM118 (not a dict)
             name, field = key.rsplit("|", 1)
-            value = f.get_tensor(key)
-            value = value if field == "step" else value.to(parameters[name].device)
-            _state_of(optimizers, parameters[name])[field] = value
+            parameter, value = parameters[name], f.get_tensor(key)
+            states[parameter][field] = value if field == "step" else value.to(parameter.device)
     return state
 
 
-def _state_of(optimizers: list[Any], parameter: nn.Parameter) -> dict[str, Any]:
-    owners = (o for o in optimizers if any(parameter is p for group in o.param_groups for p in group["params"]))
-    state: dict[str, Any] = next(owners).state[parameter]
-    return state
-
-
-# Digests of settings and data. A run is resumed, and files are reused, only if the digests are unchanged.
-
-
-def digest(rows: Tensor) -> str:
-    return hashlib.sha256(rows.numpy().tobytes()).hexdigest()[:16]
+def _states_of(optimizers: list[Any]) -> dict[nn.Parameter, dict[str, Any]]:
+    return {
+        p: optimizer.state[p] for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]
+    }

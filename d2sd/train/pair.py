@@ -25,23 +25,28 @@ import msgspec
 import torch
 import transformers
 
-from d2sd.__about__ import __version__
-from d2sd.errors import InputError, require
+from d2sd.__about__ import HOME, __version__
+from d2sd.errors import require
 from d2sd.folders.fingerprint import fingerprint
 from d2sd.folders.loading import load_target
 from d2sd.folders.model_sets import FOLDERS, named_from
 from d2sd.folders.weights import weights_digest
 from d2sd.trace.files import write_whole
 from d2sd.trace.text import duration
-from d2sd.train.acceptance import HeldOut
-from d2sd.train.block_drafters import TAPS, drafters_of, save_drafter
-from d2sd.train.card import acceptance, calibrated, card
-from d2sd.train.drafters import features_of, save_marked
+from d2sd.train.acceptance import (
+    FEWEST_JUDGED,
+    HeldOut,
+    acceptance,
+    calibrated,
+    card,
+    divide_logits,
+    held_out_temperature,
+)
+from d2sd.train.block_drafters import drafters_of, save_drafter
 from d2sd.train.eagle3 import train_eagle3
-from d2sd.train.features import batch_of, feature_bytes
+from d2sd.train.features import Features
 from d2sd.train.files import digest_of, training_step
-from d2sd.train.joint import FEWEST_JUDGED, divide_logits, held_out_temperature, objective_of
-from d2sd.train.loop import Loop, digest
+from d2sd.train.loop import Loop, save_marked
 from d2sd.train.plan import (
     ENDING,
     FEWEST_TEXTS,
@@ -49,12 +54,10 @@ from d2sd.train.plan import (
     LONGEST,
     MEASURING,
     POINTS,
-    TYPICAL,
     WRITING_HELD_OUT,
     TrainingPlan,
     describe,
-    divide,
-    measure_speeds,
+    plan_minutes,
     plan_steps,
     points_of,
     seconds_of,
@@ -72,13 +75,10 @@ from d2sd.train.settings import (
     RegenerateConfig,
 )
 from d2sd.train.text import Responses, ask, prompt_ids, read_jsonl, read_responses, regenerate, repeat_key
-from d2sd.train.writer import Stop, most_rows, write
+from d2sd.train.writer import Stop, write
 
 # Beginnings of questions, used in turn. If the beginning is empty, the model writes the whole question.
-FIRST_WORDS = ("", "", "", "", "Why ", "How do I ", "What is ", "Write a short story about ", "Explain ", "I need advice on ",
-               "Write a Python function that ", "", "Calculate ", "Tell me about ", "What are the ", "Can you write ", "If ",
-               "How does ", "Tell me a story about ", "What is the sum of ", "A ", "Write a function to ", "How can I ", "Give me ",
-               "Describe ", "Write a poem about ", "Who ", "What should I ", "My ", "Summarize ", "What happens ", "Solve ")  # fmt: skip
+FIRST_WORDS: list[str] = json.loads((HOME / "assets" / "prompts" / "first-words.json").read_bytes())
 HELD_OUT, VALIDATION = 32, 128  # maximum numbers of prompts to measure α on, and of responses to calibrate on
 KEPT_EVERY = 5  # seconds between writes of the elapsed time of a stage
 SCHEDULE = 1000  # steps of the time-based training schedules
@@ -96,18 +96,14 @@ class State:
         a stage.
         """
         self._path, self._identity, self._clock, self._stage = path, digest_of(identity), clock, "start"
-        self.used, self.plan, self.done = dict[str, float](), TrainingPlan({}, 0, 0, 1, 1, 0), list[str]()
-        if path.exists():
-            kept = json.loads(path.read_bytes())
-            same = kept["identity"] == self._identity
-            if not same and kept["done"]:
-                raise InputError(f"{path.parent} was made with other settings, prompts or minutes; give the same ones to resume, or name another folder")  # fmt: skip
-            if same:  # otherwise no stage of the earlier run finished, for example because its settings were rejected
-                self.used, self.done, self.plan = (
-                    kept["used"],
-                    kept["done"],
-                    msgspec.convert(kept["plan"], TrainingPlan),
-                )
+        before: dict[str, Any] = json.loads(path.read_bytes()) if path.exists() else {}
+        same = before.get("identity") == self._identity
+        require(same or not before.get("done"), f"{path.parent} was made with other settings, prompts or minutes; give the same ones to resume, or name another folder")  # fmt: skip
+        # if the settings differ, the earlier run finished no stage, for example because its settings were rejected
+        kept = before if same else {}
+        self.used: dict[str, float] = kept.get("used", {})
+        self.done: list[str] = kept.get("done", [])
+        self.plan = msgspec.convert(kept.get("plan", {}), TrainingPlan)
         self._counted = self._kept = clock()  # times of the last calls of ``count`` and ``keep``
 
     @contextmanager
@@ -157,13 +153,13 @@ def train_pair(settings: PairTraining, clock: Clock = time.monotonic) -> None:
         print(f"{settings.out} already contains trained drafters; name another folder to train again.", file=sys.stderr)
         return
     for stage in (run.start, run.questions, run.writing, run.features, run.held_out, run.training, run.ending):
-        with run.state.stage(stage.__name__) as done:
+        with run.stage(stage.__name__) as done:
             stage(done)
-    print(f"{settings.out}: {acceptance(run.curve, run.plan.held_out)}, in {duration(sum(run.state.used.values()))}."
+    print(f"{settings.out}: {acceptance(run.curve, run.plan.held_out)}, in {duration(sum(run.used.values()))}."
           f"{'' if settings.only else f' Try it: d2sd generate --model {settings.out} --prompt …'}", file=sys.stderr)  # fmt: skip
 
 
-class PairRun:
+class PairRun(State):
     """A run of ``train_pair``, a method for each stage. Their argument ``done`` tells whether an earlier run finished the stage; then
     they only read its result.
 
@@ -173,22 +169,17 @@ class PairRun:
 
     def __init__(self, settings: PairTraining, clock: Clock):
         """Reads the state of an earlier run, if there is one. Raises ``InputError`` if that run had other settings."""
-        self._settings, self._clock, self._began, self._out = settings, clock, clock(), settings.out
+        self._settings, self._began, self._out = settings, clock(), settings.out
         self._out.mkdir(parents=True, exist_ok=True)
         free = dict.fromkeys(("out", "steps", "keep_every"))  # a finished run may be resumed with more steps
-        identity = json.loads(json.dumps(asdict(settings) | free, default=str))
-        self.state = State(self._out / "pair.json", identity, clock)
+        super().__init__(self._out / "pair.json", asdict(settings) | free, clock)
         if not self.ended:
-            self.state.keep()  # marks the folder as a training folder, even if this run is killed
+            self.keep()  # marks the folder as a training folder, even if this run is killed
 
     @property
     def ended(self) -> bool:
         """Whether an earlier run ended, with the same number of steps."""
-        return "ending" in self.state.done and self._settings.steps in (None, training_step(self._out / "training"))
-
-    @property
-    def plan(self) -> TrainingPlan:
-        return self.state.plan
+        return "ending" in self.done and self._settings.steps in (None, training_step(self._out / "training"))
 
     def start(self, done: bool) -> None:
         """Loads the target, and plans the run."""
@@ -197,46 +188,31 @@ class PairRun:
         self.target = target = load_target(str(settings.target), dtype, batched=True)
         self._chat = bool(target.tokenizer.chat_template)
         print(f"{target.name} runs in {target.numbers}.", file=sys.stderr)
-        if not settings.prompts and not settings.responses and not self._chat:
-            raise InputError(f"{target.name} has no chat template, so this model cannot write questions; give texts to continue with --prompts")  # fmt: skip
+        require(settings.prompts or settings.responses or self._chat, f"{target.name} has no chat template, so this model cannot write questions; give texts to continue with --prompts")  # fmt: skip
         if not done:
-            plan = self._planned() if settings.steps is None else plan_steps(settings, self._chat)
-            self.state.plan = msgspec.structs.replace(plan, batch=settings.batch_size or plan.batch)
-        if self.plan.speeds:
-            print(describe(self.plan, self.plan.speeds, target.device.type), file=sys.stderr)
+            if settings.steps is None:
+                tokens = int(self.data.lengths.sum()) if settings.responses else None
+                plan = plan_minutes(settings, target, tokens, self._began, self._clock)
+            else:
+                plan = plan_steps(settings, self._chat)
+            self.plan = msgspec.structs.replace(plan, batch=settings.batch_size or plan.batch)
+        if speeds := self.plan.speeds:
+            print(describe(self.plan, speeds, target.device.type), file=sys.stderr)
         write_whole(self._out / "target", f"{named_from(self._out, settings.target)}\n")
-
-    def _planned(self) -> TrainingPlan:
-        """Measures this machine's speeds, and returns the plan for the remaining time."""
-        settings, target, total = self._settings, self.target, self._settings.seconds
-        rows = most_rows(target, LONGEST + settings.max_new_tokens) if settings.responses is None else 0
-        if not self._chat:
-            rows = min(rows, max(1, len(settings.prompts)))
-        speeds = measure_speeds(settings, target, rows, self._clock)
-        bytes_per_token = 2 * len(settings.target_layer_ids or range(TAPS)) * target.config.hidden_size
-        left = total - (self._clock() - self._began)
-        if left < total / 2:
-            raise InputError(f"{total / 60:g} minutes are too few: measuring this machine's speeds took more than half of them; give more --minutes")  # fmt: skip
-        room = sum(feature_bytes(target.device)) // bytes_per_token
-        if settings.responses:
-            return divide(speeds, left, room, rows, False, int(self.data.lengths.sum()))
-        given = len(settings.prompts) * (TYPICAL if self._chat else settings.max_new_tokens)
-        plan = divide(speeds, left, room, rows, False, None)
-        return divide(speeds, left, room, rows, self._chat and given < plan.tokens, None if self._chat else given)
 
     def questions(self, done: bool) -> None:
         """Lets the target write questions, if the plan has time for this."""
-        plan, seed = self.plan, self._settings.seed
+        plan = self.plan
         if not done and plan.questions:
-            config = replace(QUESTIONS, batch_size=plan.rows, seed=seed)
-            ask(self.target, FIRST_WORDS, plan.questions, self._out / "questions.jsonl", config, self.state.over)
+            config = replace(QUESTIONS, batch_size=plan.rows, seed=self._settings.seed)
+            ask(self.target, FIRST_WORDS, plan.questions, self._out / "questions.jsonl", config, self.over)
 
     def writing(self, done: bool) -> None:
         """Lets the target answer the training prompts."""
         settings, (prompts, self._held_out_prompts) = self._settings, self._prompts()
         if not done and not settings.responses:
             config = RegenerateConfig(self.plan.rows, settings.max_new_tokens, seed=settings.seed)
-            self._answer(prompts, "responses.jsonl", config, self.state.over, self.plan.room)
+            self._answer(prompts, "responses.jsonl", config, self.over, self.plan.room)
 
     def _prompts(self) -> tuple[list[list[int]], list[list[int]]]:
         """Returns the token ids of the training prompts, shuffled, and of the held-out prompts. Raises ``InputError`` if there are
@@ -250,20 +226,24 @@ class PairRun:
         mixed = list(texts.values())
         random.Random(settings.seed).shuffle(mixed)
         # Hold out a tenth of the prompts, but at least FEWEST_TEXTS (or a quarter of the prompts, if less) and at most HELD_OUT.
-        given = settings.held_out or settings.only == "second"
-        count = 0 if given else min(HELD_OUT, max(len(mixed) // 10, min(FEWEST_TEXTS, len(mixed) // 4)))
+        unmeasured = settings.only == "second"
+        count = (
+            0
+            if settings.held_out or unmeasured
+            else min(HELD_OUT, max(len(mixed) // 10, min(FEWEST_TEXTS, len(mixed) // 4)))
+        )
 
         def encoded(texts: Sequence[str]) -> list[list[int]]:
             ids = (prompt_ids(target.tokenizer, target.name, text, self._chat) for text in texts)
             return [prompt for prompt in ids if 0 < len(prompt) <= LONGEST]
 
         training, held_out = encoded(mixed[count:]), encoded([*settings.held_out, *mixed[:count]])
-        if not settings.responses and not (training and (held_out or settings.only == "second")):
-            raise InputError(f"too few different prompts of at most {LONGEST} tokens (there are {len(mixed)} of any length); give 10 or more with --prompts, or more --minutes")  # fmt: skip
+        enough = training and (held_out or unmeasured)
+        require(settings.responses or enough, f"too few different prompts of at most {LONGEST} tokens (there are {len(mixed)} of any length); give 10 or more with --prompts, or more --minutes")  # fmt: skip
         return training, held_out
 
     def _answer(
-        self, prompts: Sequence[list[int]], name: str, config: RegenerateConfig, stop: Stop, most: int | None = None,
+        self, prompts: Sequence[list[int]], name: str, config: RegenerateConfig, stop: Stop, most: float = math.inf,
         exact: bool = False,
     ) -> None:  # fmt: skip
         """Writes the target's answers to the prompts into the file ``name`` of the output folder.
@@ -271,10 +251,8 @@ class PairRun:
         stop, exact: as for ``write``.
         most: as for ``regenerate``.
         """
-        target = self.target
-        in_order = lambda requests: write(target, sorted(requests, key=lambda r: r.number), config, stop, exact)  # noqa: E731
-        identity = {**asdict(config), "target": weights_digest(target.base)}
-        regenerate(in_order, prompts, self._out / name, config, identity, most)
+        answer = partial(write, self.target, config=config, stop=stop, exact=exact)
+        regenerate(answer, prompts, self._out / name, config, weights_digest(self.target.base), most)
 
     @cached_property
     def data(self) -> Responses:
@@ -289,13 +267,13 @@ class PairRun:
     def features(self, done: bool) -> None:
         """Makes the drafters, and computes the target's features of all responses, unless they are computed in each step."""
         settings, target, data, tokens = self._settings, self.target, self.data, int(self.data.lengths.sum())
-        self.drafters = drafters_of(settings, target, data)
-        self._objective, drafter = objective_of(self.drafters, target.model), next(iter(self.drafters.values()))
-        self._mark = fingerprint(str(settings.target), target.tokenizer, target.config, drafter)
+        self.drafters, self._objective = drafters_of(settings, target, data)
+        self._drafter = next(iter(self.drafters.values()))
+        self._mark = fingerprint(str(settings.target), target.tokenizer, target.config, self._drafter)
         stored = settings.responses is None or self.plan.tokens >= tokens
         if stored:
             print(f"Computing the target’s features of {tokens:,} tokens{' again' if done else ''}.", file=sys.stderr)
-        self._features = features_of(target, drafter.target_layer_ids, data, stored=stored)
+        self._features = Features(target, self._drafter.target_layer_ids, data, store=stored)
         self.validation = min(VALIDATION, len(data.ids) // 10)
         if self.validation < 2 * FEWEST_JUDGED or "first" not in self.drafters:
             self.validation = 0  # too few to fit and judge a temperature, so train on all responses
@@ -312,22 +290,23 @@ class PairRun:
         if done:
             return
         self.save()  # from now on, the folder can be loaded
-        self.state.plan = self._with_measurements()
+        self.plan = self._with_measurements()
 
     def _with_measurements(self) -> TrainingPlan:
         """Returns the plan with the measurements of α; and, if the time is limited, with the remaining time for training."""
         lengths, total = self._held_out.lengths, self._settings.seconds
-        points, texts, tokens, last = POINTS, len(lengths), HELD_OUT_TOKENS, 0.0
-        if texts < FEWEST_TEXTS:
-            points = 0
-        elif total < math.inf:
-            seconds_per_token = seconds_of(lambda: self.measure(1, tokens), 0.0, self._clock) / lengths[0]
-            points, texts, tokens = points_of(lengths, seconds_per_token, MEASURING * total)
-            last = seconds_per_token * sum(min(n, tokens) for n in lengths[:texts]) if points else 0.0
+        seconds_per_token = last = 0.0
+        if len(lengths) >= FEWEST_TEXTS and total < math.inf:
+            seconds_per_token = seconds_of(lambda: self.measure(1, HELD_OUT_TOKENS), 0.0, self._clock) / lengths[0]
+        points, texts, tokens = points_of(lengths, seconds_per_token, MEASURING * total)
+        if points:
+            last = seconds_per_token * sum(min(n, tokens) for n in lengths[:texts])
         # training gets the remaining time, except for the last measurement and the last stage
-        left = {"training": max(1.0, total - self.state.count() - last - ENDING * total)} if total < math.inf else {}
-        changes = {"points": points, "held_out": texts, "tokens_held_out": tokens, "seconds": self.plan.seconds | left}
-        return msgspec.structs.replace(self.plan, **changes)
+        left = {"training": max(1.0, total - self.count() - last - ENDING * total)} if total < math.inf else {}
+        seconds = self.plan.seconds | left
+        return msgspec.structs.replace(
+            self.plan, points=points, held_out=texts, tokens_held_out=tokens, seconds=seconds
+        )
 
     def save(self, step: int | None = None) -> None:
         """Saves the trained drafters. step: saves them in a new folder for this step."""
@@ -341,10 +320,9 @@ class PairRun:
         texts: number of texts.
         tokens: maximum tokens of each text.
         """
-        first, second = self.drafters["first"], self.drafters.get("second")
-        figures = self._held_out.measure("dflash", first, None, texts, tokens)
-        if second:
-            both = self._held_out.measure("d2sd", first, second, texts, tokens)
+        figures = self._held_out.measure("dflash", texts, tokens, first=self.drafters["first"])
+        if "second" in self.drafters:
+            both = self._held_out.measure("d2sd", texts, tokens, **self.drafters)
             figures["d2sd_acceptance_length"] = both["held_out_acceptance_length"]
         return figures
 
@@ -354,7 +332,7 @@ class PairRun:
         last: whether training ends.
         """
         self.save()
-        self.state.keep()
+        self.keep()
         plan = self.plan
         if not plan.points or (plan.points == 1 and not last):
             return {}
@@ -370,11 +348,11 @@ class PairRun:
             steps, self.plan.batch, seconds=self.plan.seconds.get("training"), save_every=max(1, steps // POINTS),
             seed=settings.seed, keep_every=settings.keep_every,
         )  # fmt: skip
-        sample = partial(batch_of, self._objective, data, self._features)
-        count, identity = len(data.ids) - self.validation, {"data": digest(data.ids)}
-        loop = Loop(self._objective, count, sample, self._out / "training", config, identity, self._clock)
+        sample = partial(self._features.batch, self._objective)
+        count, identity = len(data.ids) - self.validation, {"data": data.digest}
+        self._loop = Loop(self._objective, count, sample, self._out / "training", config, identity, self._clock)
         try:
-            loop.run(self._evaluate, self.save)
+            self._loop.run(self._evaluate, self.save)
         except KeyboardInterrupt:
             self.save()
             raise
@@ -385,7 +363,7 @@ class PairRun:
         if first := self.drafters.get("first"):
             objective: Any = getattr(self._objective, "first", self._objective)
             held_out = torch.arange(count - self.validation, count)
-            temperature = held_out_temperature(objective, self.data, self._features, held_out)
+            temperature = held_out_temperature(objective, self._features, held_out)
             divide_logits(first, temperature.divisor)
             facts["temperature"] = calibrated(temperature)
         self.save()
@@ -399,12 +377,15 @@ class PairRun:
 
     def _facts(self) -> dict[str, str]:
         """Returns the rows of the model card."""
-        settings, target, data, drafter = self._settings, self.target, self.data, next(iter(self.drafters.values()))
+        settings, target, data, drafter = self._settings, self.target, self.data, self._drafter
         form, origin, start = drafter.form, settings.responses, settings.start
-        checkpoint = json.loads((self._out / "training" / "checkpoint" / "state.json").read_bytes())
-        rows, cuda = int(checkpoint["rows"]), target.device.type == "cuda"
+        rows = self._loop.rows
         prefixes = f"; the VP-Drafter sees l tokens with probability ∝ {BETA:g}^l" if "second" in self.drafters else ""
-        device = torch.cuda.get_device_name(target.device) if cuda else f"CPU, {torch.get_num_threads()} threads"
+        device = (
+            torch.cuda.get_device_name(target.device)
+            if target.device.type == "cuda"
+            else f"CPU, {torch.get_num_threads()} threads"
+        )
         return {
             "target": f"{settings.target}, {target.numbers}, fingerprint {weights_digest(target.base)}",
             "machine": f"{device}; torch {torch.__version__}, transformers {transformers.__version__}, d2sd {__version__}",
@@ -414,9 +395,9 @@ class PairRun:
             f"{sum(p.numel() for p in drafter.parameters()) / 1e6:.1f}M parameters each, bfloat16; {f'continued from {start}' if start else 'new'}",
             "text": f"{len(data.ids):,} responses {f'from {origin.name}' if origin else f'of at most {settings.max_new_tokens} tokens'}; "
             f"{int(data.lengths.sum()):,} tokens including the prompts",
-            "training": f"{checkpoint['step']:,} steps, {rows:,} sequences ({rows / len(data.ids):.1f} epochs) with {ANCHORS} anchors each, {rows * ANCHORS:,} anchors in all; batches of "
+            "training": f"{self._loop.step:,} steps, {rows:,} sequences ({rows / len(data.ids):.1f} epochs) with {ANCHORS} anchors each, {rows * ANCHORS:,} anchors in all; batches of "
             f"{self.plan.batch}; seed {settings.seed}; Muon and AdamW; D-PACE loss weights{prefixes}",
-            "time": ", ".join(f"{name.replace('_', '-')} {duration(seconds)}" for name, seconds in self.state.used.items()),
+            "time": ", ".join(f"{name.replace('_', '-')} {duration(seconds)}" for name, seconds in self.used.items()),
         }  # fmt: skip
 
 
@@ -431,14 +412,14 @@ def train_recipe(target: str, out: Path, minutes: float, prompts: tuple[str, ...
     """
     train_pair(
         PairTraining(
-            target=target, out=out, minutes=(1 - EAGLE3_SHARE) * minutes, prompts=prompts, layers=2, block_size=8,
-            target_layer_ids=[1, 7, 14, 20, 26], mask_token="<empty_output>", draft_vocab_size=16_384, markov_rank=32,
+            target=target, out=out, minutes=(1 - EAGLE3_SHARE) * minutes, prompts=prompts,
+            target_layer_ids=[1, 7, 14, 20, 26], mask_token="<empty_output>",
         )
     )  # fmt: skip
     # a draft vocabulary of only 4,096 tokens keeps the file small
     train_eagle3(
         Eagle3Training(
             target=target, responses=out / "responses.jsonl", out=out / "eagle3", target_layer_ids=[1, 14, 26], draft_vocab_size=4096,
-            objective=Eagle3Objective(5, rows=24), loop=LoopConfig(SCHEDULE, batch_size=12, seconds=EAGLE3_SHARE * 60 * minutes),
+            objective=Eagle3Objective(5, rows=24), loop=LoopConfig(SCHEDULE, seconds=EAGLE3_SHARE * 60 * minutes),
         )
     )  # fmt: skip

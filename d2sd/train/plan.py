@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import math
 import sys
-import time
 from collections.abc import Sequence
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
 import msgspec
 import torch
 
+from d2sd.errors import require
 from d2sd.nets.dtypes import quick_autocast
 from d2sd.nets.target import Target
 from d2sd.trace.text import duration
-from d2sd.train.block_drafters import drafters_of
-from d2sd.train.drafters import features_of
-from d2sd.train.features import batch_of
-from d2sd.train.joint import objective_of
+from d2sd.train.block_drafters import TAPS, drafters_of
+from d2sd.train.features import Features, feature_bytes
 from d2sd.train.loop import make_optimizers
 from d2sd.train.settings import ANCHORS, BATCH, Clock, LoopConfig, PairTraining, RegenerateConfig
 from d2sd.train.text import Responses
-from d2sd.train.writer import STRIDE, Rows, WriterRequest
+from d2sd.train.writer import STRIDE, Rows, WriterRequest, most_rows
 
 ANCHORS_PER_TOKEN = 0.32  # anchors per token of text, for about two epochs of training; see docs/train-your-own.md
 QUESTION_SHARE = 0.15  # tokens of questions per token of the texts
@@ -67,12 +66,12 @@ class TrainingPlan(msgspec.Struct, frozen=True):
     tokens_held_out: maximum tokens of each of these texts.
     """
 
-    seconds: dict[str, float]
-    tokens: int
-    room: int
-    rows: int
-    batch: int
-    questions: int
+    seconds: dict[str, float] = {}
+    tokens: int = 0
+    room: int = 0
+    rows: int = 1
+    batch: int = 1
+    questions: int = 0
     speeds: Speeds | None = None
     points: int = 0
     held_out: int = 0
@@ -98,6 +97,30 @@ def divide(speeds: Speeds, seconds: float, room: int, rows: int, questions: bool
     rows = max(1, min(rows, tokens // (3 * TYPICAL)))  # few enough that texts end in time
     attempts = max(rows, tokens // 30) if questions else 0  # more than needed: the time ends them
     return TrainingPlan({**parts, "training": training}, tokens, room, rows, batch, attempts, speeds)
+
+
+def plan_minutes(
+    settings: PairTraining, target: Target, tokens: int | None, began: float, clock: Clock
+) -> TrainingPlan:
+    """Measures this machine's speeds, and returns the plan for the remaining time. Raises ``InputError`` if too little is left.
+
+    tokens: number of tokens of the given responses; None: the target writes the text.
+    began: time at which the run began.
+    """
+    chat, total, given = bool(target.tokenizer.chat_template), settings.seconds, len(settings.prompts)
+    rows = most_rows(target, LONGEST + settings.max_new_tokens) if tokens is None else 0
+    if not chat:
+        rows = min(rows, max(1, given))
+    speeds = measure_speeds(settings, target, rows, clock)
+    bytes_per_token = 2 * len(settings.target_layer_ids or range(TAPS)) * target.config.hidden_size
+    left = total - (clock() - began)
+    require(left >= total / 2, f"{total / 60:g} minutes are too few: measuring this machine's speeds took more than half of them; give more --minutes")  # fmt: skip
+    plan = partial(divide, speeds, left, sum(feature_bytes(target.device)) // bytes_per_token, rows)
+    if tokens is not None:
+        return plan(False, tokens)
+    if not chat:
+        return plan(False, given * settings.max_new_tokens)
+    return plan(given * TYPICAL < plan(False, None).tokens, None)
 
 
 def plan_steps(settings: PairTraining, chat: bool) -> TrainingPlan:
@@ -133,12 +156,11 @@ def points_of(lengths: Sequence[int], token: float, seconds: float) -> tuple[int
 
 def describe(plan: TrainingPlan, s: Speeds, device: str) -> str:
     """Returns a description of the plan for the user."""
-    anchors = plan.seconds["training"] * s.training
     written = f"{s.writing:,.0f} tokens/s written, " if plan.seconds["writing"] else ""
     parts = ", ".join(f"{name} {duration(seconds)}" for name, seconds in plan.seconds.items() if seconds)
     text = (
         f"Measured speeds: {written}features for {s.features:,.0f} tokens/s, {s.training:,.0f} anchors/s "
-        f"in training.\nPlan: {parts}; about {plan.tokens:,} tokens of text and {anchors:,.0f} anchors, in batches of {plan.batch} texts."
+        f"in training.\nPlan: {parts}; about {plan.tokens:,} tokens of text and {plan.seconds['training'] * s.training:,.0f} anchors, in batches of {plan.batch} texts."
     )
     if device == "cpu":
         text += (
@@ -170,32 +192,23 @@ def measure_speeds(settings: PairTraining, target: Target, rows: int, clock: Clo
 def _training_speeds(settings: PairTraining, target: Target, batch: int, clock: Clock) -> tuple[float, float]:
     """Returns the tokens per second of computing features, and the anchors per second of training both drafters."""
     # on a CPU, measure the smallest batch: larger batches are not faster
-    count, vocabulary = batch if target.device.type == "cuda" else SMALLEST, target.config.vocab_size
-    lengths = torch.full((count,), TYPICAL)
-    ids = torch.randint(vocabulary, (count, TYPICAL), dtype=torch.int32, generator=torch.Generator().manual_seed(0))
-    data = Responses(ids, torch.full((count,), TYPICAL // 4), lengths)
-    drafters = drafters_of(settings, target, data)
+    count, generator = batch if target.device.type == "cuda" else SMALLEST, torch.Generator().manual_seed(0)
+    ids = torch.randint(target.config.vocab_size, (count, TYPICAL), dtype=torch.int32, generator=generator)
+    data = Responses(ids, torch.full((count,), TYPICAL // 4), torch.full((count,), TYPICAL))
+    drafters, objective = drafters_of(settings, target, data)
     taps = next(iter(drafters.values())).target_layer_ids
-    kept = [features_of(target, taps, data)]
-
-    def read() -> None:
-        kept[:] = [features_of(target, taps, data)]
-        _wait()
-
-    least = LOOK * settings.minutes
-    reading = seconds_of(read, least, clock)
-    objective = objective_of(drafters, target.model)
+    features, least = Features(target, taps, data), LOOK * settings.minutes
+    reading = seconds_of(partial(Features, target, taps, data), least, clock)
     optimizers = make_optimizers(dict(objective.named_parameters()), LoopConfig(1))
 
     def learn() -> None:
-        given = batch_of(objective, data, kept[0], torch.arange(count), torch.Generator().manual_seed(0))
+        inputs = features.batch(objective, torch.arange(count), torch.Generator().manual_seed(0))
         with quick_autocast(target.device):
-            loss, _ = objective(**{name: value.to(target.device) for name, value in given.items()})
+            loss, _ = objective(**inputs)
         loss.backward()
         for optimizer in optimizers:
             optimizer.step()
-            optimizer.zero_grad()
-        _wait()
+        objective.zero_grad()
 
     return count * TYPICAL / reading, count * ANCHORS / seconds_of(learn, least, clock)
 
@@ -207,23 +220,21 @@ def _writing_speed(settings: PairTraining, target: Target, rows: int, clock: Clo
     batch = Rows(target, rows, LONGEST + settings.max_new_tokens, config)
     batch.put(range(rows), [WriterRequest(n, [n % target.config.vocab_size] * LONGEST) for n in range(rows)])
 
-    def step() -> None:
-        batch.advance(STRIDE if target.device.type == "cuda" else 1)
-        _wait()
-
-    return rows * (STRIDE if target.device.type == "cuda" else 1) / seconds_of(step, LOOK * settings.minutes, clock)
+    steps = STRIDE.get(target.device.type, 1)
+    return rows * steps / seconds_of(partial(batch.advance, steps), LOOK * settings.minutes, clock)
 
 
-def _wait() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-
-
-def seconds_of(work: Any, least: float, clock: Clock = time.monotonic) -> float:
+def seconds_of(work: Any, least: float, clock: Clock) -> float:
     """Calls ``work`` once to warm up, then for at least ``least`` seconds. Returns the mean seconds of a call."""
-    work()
+
+    def call() -> None:
+        work()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+
+    call()
     began, count = clock(), 0
     while not count or clock() - began < least:
-        work()
+        call()
         count += 1
     return (clock() - began) / count

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from d2sd.errors import InputError, require
+from d2sd.errors import require
 from d2sd.folders.configs import drafter_form, named_errors
 from d2sd.train.files import read_jsonl
 
-PRECISIONS = ("auto", "float32", "bfloat16")
 Clock = Callable[[], float]  # returns the time in seconds
 Role = Literal["first", "second"]
 ROLES: tuple[Role, ...] = ("first", "second")
-ANCHORS, BETA, BATCH = 24, 0.75, 12  # defaults of block drafters' objective, and of the batch size
+# Block drafters: number of blocks per sequence; the length l = 0 … γ−2 of a visible prefix has a probability ∝ BETA^l
+ANCHORS, BETA = 24, 0.75
+BATCH = 12  # default batch size
 MAX_LENGTH = 1024  # maximum tokens of a training text
 # least values of settings
 LEAST = {
@@ -48,8 +49,10 @@ class RegenerateConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.temperature < 0 or min(self.batch_size, self.max_new_tokens) < 1:
-            raise InputError("batch size and new tokens must be at least 1, and the temperature at least 0")
+        require(
+            self.temperature >= 0 and min(self.batch_size, self.max_new_tokens) >= 1,
+            "batch size and new tokens must be at least 1, and the temperature at least 0",
+        )
 
 
 QUESTIONS = RegenerateConfig(max_new_tokens=64, temperature=0.9, top_k=50)
@@ -83,33 +86,12 @@ class LoopConfig:
     log_every: int = 10
 
     def __post_init__(self) -> None:
-        counts = (self.steps, self.batch_size, self.save_every, self.log_every)
-        if min(counts) < 1 or self.keep_every < 0:
-            raise InputError("steps, batch size and intervals must be at least 1, and keep-every at least 0")
-        if self.precision not in PRECISIONS:
-            raise InputError(
-                f"precision must be {', '.join(PRECISIONS[:-1])} or {PRECISIONS[-1]}, not {self.precision!r}"
-            )
-
-    def identity(self) -> dict[str, Any]:
-        """Returns the settings that must be unchanged to resume a run."""
-        free = ("save_every", "keep_every", "log_every")
-        return {name: value for name, value in asdict(self).items() if name not in free}
-
-
-@dataclass(frozen=True, slots=True)
-class BlockObjective:
-    """Objective of a block drafter.
-
-    variable_prefix: whether to train a VP-Drafter, which sees the first l tokens after the anchor of each block. A first drafter
-        sees only the anchor.
-    anchors: number of blocks per sequence.
-    beta: the random length l = 0 … γ−2 has a probability ∝ beta^l.
-    """
-
-    variable_prefix: bool = False
-    anchors: int = ANCHORS
-    beta: float = BETA
+        require(
+            min(self.steps, self.batch_size, self.save_every, self.log_every) >= 1 and self.keep_every >= 0,
+            "steps, batch size and intervals must be at least 1, and keep-every at least 0",
+        )
+        known = self.precision in ("auto", "float32", "bfloat16")
+        require(known, f"precision must be auto, float32 or bfloat16, not {self.precision!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +106,6 @@ class Eagle3Objective:
     unrolled: int = 7
     decay: float = 0.8
     rows: int = 32
-
-    def __post_init__(self) -> None:
-        if self.unrolled < 1 or self.rows < 1 or not 0 < self.decay <= 1:
-            raise InputError("unrolled steps and rows must be at least 1, and decay in (0, 1]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,8 +203,8 @@ class PairTraining:
             if source := self.start_of(role):
                 with named_errors(source):
                     drafter_form(source)
-        if self.only == "second" and self.held_out:
-            raise InputError("held-out prompts measure a first drafter; leave them out with --only second")
+        measurable = self.only != "second" or not self.held_out
+        require(measurable, "held-out prompts measure a first drafter; leave them out with --only second")
 
     @property
     def seconds(self) -> float:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import re
 import sys
 from collections import Counter
@@ -29,14 +31,14 @@ from d2sd.nets.target import Target, chat_ids
 from d2sd.nets.types import text_config
 from d2sd.trace.files import append_line, write_whole, writing
 from d2sd.trace.text import progress
-from d2sd.train.files import check_turns, read_jsonl
+from d2sd.train.files import check_turns, read_jsonl, whole_lines
 from d2sd.train.settings import RegenerateConfig
-from d2sd.train.writer import Stop, WriterRequest, write
+from d2sd.train.writer import Stop, WriterRequest, Written, write
 
 MARK = "\u2063question\u2063"  # placeholder for a user message; occurs in no chat template
 SHORTEST = 8  # minimum characters of a question
 
-Answer = Callable[[list[WriterRequest]], Iterator[tuple[WriterRequest, list[int]]]]
+Answer = Callable[[list[WriterRequest]], Written]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,11 @@ class Responses:
     prompt_lengths: Tensor
     lengths: Tensor
 
+    @property
+    def digest(self) -> str:
+        """A short digest of the token ids. A run is resumed only if it is unchanged."""
+        return hashlib.sha256(self.ids.numpy().tobytes()).hexdigest()[:16]
+
 
 def read_responses(path: Path, max_length: int, pad_id: int) -> Responses:
     """Reads a file that ``regenerate`` wrote. Texts with fewer than two response tokens are left out.
@@ -61,10 +68,10 @@ def read_responses(path: Path, max_length: int, pad_id: int) -> Responses:
     """
     texts, prompts = [], []
     for row in read_jsonl(path, "prompt_ids", "response_ids"):
-        text = (row["prompt_ids"] + row["response_ids"])[:max_length]
-        if len(text) >= len(row["prompt_ids"]) + 2:
+        text, start = (row["prompt_ids"] + row["response_ids"])[:max_length], len(row["prompt_ids"])
+        if len(text) >= start + 2:
             texts.append(torch.tensor(text, dtype=torch.int32))
-            prompts.append(len(row["prompt_ids"]))
+            prompts.append(start)
     require(texts, f"{path} contains no response of at least two tokens")
     ids = nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=pad_id)
     return Responses(ids, torch.tensor(prompts), torch.tensor([len(text) for text in texts]))
@@ -86,28 +93,26 @@ def frequent_tokens(data: Responses, count: int, vocabulary: int) -> list[int]:
 # Responses of the target.
 
 
-def requests_of(prompts: Sequence[Sequence[int]]) -> list[WriterRequest]:
-    """Returns a request for each prompt. Longest prompts come first, so that short texts are written last."""
-    return sorted((WriterRequest(n, list(p)) for n, p in enumerate(prompts)), key=lambda r: -len(r.prompt))
+def longest_first(requests: Sequence[WriterRequest]) -> list[WriterRequest]:
+    """Returns the requests with the longest prompts first, so that short texts are written last."""
+    return sorted(requests, key=lambda request: -len(request.prompt))
 
 
 def write_by_length(
     target: Target, requests: Sequence[WriterRequest], config: RegenerateConfig, exact: bool = False
-) -> Iterator[tuple[WriterRequest, list[int]]]:
+) -> Written:
     """Does the same as ``write``, but puts only texts of similar maximum lengths into a batch, since all rows of a batch have the
     same length.
     """
-
-    def size_class(request: WriterRequest) -> int:
-        return max(9, (len(request.prompt) + config.max_new_tokens - 1).bit_length())  # 9 bits: up to 512 tokens
-
-    for _, alike in groupby(requests, size_class):
+    most = config.max_new_tokens
+    # texts of up to 512 tokens (9 bits), of up to 1024 tokens, and so on
+    for _, alike in groupby(longest_first(requests), lambda r: max(9, (len(r.prompt) + most - 1).bit_length())):
         yield from write(target, alike, config, exact=exact)
 
 
 def write_on_server(
     server: Server, model: str, tokenizer: Any, ends: Collection[int], requests: Sequence[WriterRequest], config: RegenerateConfig
-) -> Iterator[tuple[WriterRequest, list[int]]]:  # fmt: skip
+) -> Written:  # fmt: skip
     """Yields every request with the token ids that a server writes after its prompt.
 
     ``config.batch_size`` requests are sent in parallel. The server must have OpenAI's API. Prompts are sent as token ids, so that
@@ -140,7 +145,7 @@ def write_on_server(
         return request, ids
 
     with ThreadPoolExecutor(config.batch_size) as pool:
-        yield from pool.map(one, requests)
+        yield from pool.map(one, longest_first(requests))
 
 
 def regenerate(
@@ -148,53 +153,52 @@ def regenerate(
     prompts: Sequence[Sequence[int]],
     out: Path,
     config: RegenerateConfig,
-    identity: dict[str, Any],
-    most: int | None = None,
+    origin: str,
+    most: float = math.inf,
 ) -> None:
     """Appends a line with ``prompt_ids`` and ``response_ids`` (end token included) to ``out`` for every prompt.
 
     If an earlier run was interrupted, continues with the prompts that have no response. Raises ``InputError`` if the file belongs
     to another run.
 
-    answer: function that yields each of the given requests with the target's response. Requests with long prompts come first.
-    identity: values that must equal those of the earlier run to continue it.
-    most: stop when the file has this many tokens, prompts included; None: no limit.
+    answer: function that yields each of the given requests with the target's response. Requests are in the order of the prompts.
+    config, origin: as for ``resumed_rows``.
+    most: stop when the file has this many tokens, prompts included.
     """
-    rows = resumed_rows(out, identity)
-    left, total = Counter(tuple(row["prompt_ids"]) for row in rows), sum(map(_tokens, rows))
+    rows = resumed_rows(out, config, origin)
+    left = Counter(tuple(row["prompt_ids"]) for row in rows)
+    total = sum(len(row["prompt_ids"]) + len(row["response_ids"]) for row in rows)
     requests = []
-    for request in requests_of(prompts):
-        if left[tuple(request.prompt)]:
-            left[tuple(request.prompt)] -= 1
+    for number, prompt in enumerate(prompts):
+        if left[tuple(prompt)]:
+            left[tuple(prompt)] -= 1
         else:
-            requests.append(request)
-    if left.total():
-        raise InputError(f"{out} contains responses to other prompts; choose another file")
+            requests.append(WriterRequest(number, list(prompt)))
+    require(not left.total(), f"{out} contains responses to other prompts; choose another file")
     bar = progress(answer(requests), initial=len(rows), total=len(prompts), desc="regenerate", mininterval=1)
     for request, response in bar:
-        row = {"prompt_ids": request.prompt, "response_ids": response}
-        append_line(out, json.dumps(row))
-        total += _tokens(row)
-        if most is not None and total >= most:
+        append_line(out, json.dumps({"prompt_ids": request.prompt, "response_ids": response}))
+        total += len(request.prompt) + len(response)
+        if total >= most:
             break
 
 
-def _tokens(row: dict[str, Any]) -> int:
-    return len(row["prompt_ids"]) + len(row["response_ids"])
-
-
-def resumed_rows(out: Path, identity: dict[str, Any]) -> list[dict[str, Any]]:
+def resumed_rows(out: Path, config: RegenerateConfig, origin: str, **more: Any) -> list[dict[str, Any]]:
     """Returns the rows of a file that is to be continued. An unfinished last line is removed from the file.
 
-    identity: settings of the run, which are stored in a second file, ``out`` + ``.settings.json``. Raises ``InputError`` if ``out``
-        was written with other settings.
+    config, more: settings of the run, which are stored in a second file, ``out`` + ``.settings.json``.
+    origin: digest of the target, or its name on a server; also stored.
+
+    Raises ``InputError`` if ``out`` was written with other settings or by another target.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
-    note, identity = out.with_name(out.name + ".settings.json"), json.loads(json.dumps(identity))
-    written = out.read_bytes() if out.exists() else b""
-    lines = [line for line in written.splitlines(keepends=True) if line.endswith(b"\n")]
-    if written and (not note.exists() or json.loads(note.read_bytes()) != identity):
-        raise InputError(f"{out} was written with other settings or by another target; choose another file")
+    note, identity = out.with_name(out.name + ".settings.json"), {**asdict(config), "target": origin, **more}
+    same = note.exists() and json.loads(note.read_bytes()) == identity
+    require(
+        same or not out.exists() or not out.stat().st_size,
+        f"{out} was written with other settings or by another target; choose another file",
+    )
+    lines = whole_lines(out)
     write_whole(note, json.dumps(identity))
     with writing(out), out.open("ab") as f:
         f.truncate(sum(map(len, lines)))
@@ -203,14 +207,10 @@ def resumed_rows(out: Path, identity: dict[str, Any]) -> list[dict[str, Any]]:
 
 def respond_to(target: Target, prompts: Sequence[Sequence[int]], config: RegenerateConfig) -> list[list[int]]:
     """Returns the target's exact responses in the order of the prompts."""
-    requests = requests_of(prompts)
-    responses = {
-        request.number: response
-        for request, response in progress(
-            write_by_length(target, requests, config, exact=True), total=len(requests), desc="respond", mininterval=1
-        )
-    }
-    return [responses[number] for number in range(len(prompts))]
+    requests = [WriterRequest(number, list(prompt)) for number, prompt in enumerate(prompts)]
+    written = write_by_length(target, requests, config, exact=True)
+    bar = progress(written, total=len(requests), desc="respond", mininterval=1)
+    return [response for _, response in sorted(bar, key=lambda answered: answered[0].number)]
 
 
 def regenerate_responses(
@@ -234,7 +234,6 @@ def regenerate_responses(
     Raises ``InputError``, for example if ``config.max_new_tokens`` leaves no positions for a prompt.
     """
     check_turns(conversations, chat)
-    answer: Answer
     if server is None:
         writer = load_target(str(target), dtype, batched=True)
         print(f"{writer.name} writes in {writer.numbers}.", file=sys.stderr)
@@ -244,22 +243,21 @@ def regenerate_responses(
         origin, (tokenizer, ends, positions) = served_model(server), load_tokenizer(target)
         answer = partial(write_on_server, server, origin, tokenizer, ends, config=config)
     room = positions - config.max_new_tokens
-    if room < 1:
-        raise InputError(
-            f"{config.max_new_tokens} new tokens leave no room for a prompt in this target's {positions} "
-            "positions; ask for fewer new tokens"
-        )
-    identity = {**asdict(config), "target": origin}
+    require(
+        room >= 1,
+        f"{config.max_new_tokens} new tokens leave no room for a prompt in this target's {positions} "
+        "positions; ask for fewer new tokens",
+    )
     while True:
         # If a prompt has several answers, the first one counts, so that new lines never change the prompts of later turns.
-        rows = reversed(resumed_rows(out, identity))
+        rows = reversed(resumed_rows(out, config, origin))
         answered = {tuple(row["prompt_ids"]): row["response_ids"] for row in rows}
         prompts = [
             p for turns in conversations for p in _prompts_of(tokenizer, str(target), turns, chat, answered, room)
         ]
         if all(tuple(ids) in answered for ids in prompts):
             break
-        regenerate(answer, prompts, out, config, identity)
+        regenerate(answer, prompts, out, config, origin)
     return sum(answered[tuple(ids)][0] in ends for ids in prompts), len(prompts)
 
 
@@ -330,9 +328,8 @@ def user_header(target: Target) -> str:
     require(target.tokenizer.chat_template, f"{target.name} has no chat template; only chat models can write questions")
     text = target.tokenizer.apply_chat_template([{"role": "user", "content": MARK}], tokenize=False)
     header, mark, _ = text.partition(MARK)
-    if not mark or not header:
-        fault = "writes nothing before a message" if mark else "changes messages"
-        raise InputError(f"the chat template of {target.name} {fault}, so this model cannot write questions")
+    fault = "writes nothing before a message" if mark else "changes messages"
+    require(mark and header, f"the chat template of {target.name} {fault}, so this model cannot write questions")
     return str(header)
 
 
@@ -344,50 +341,29 @@ def ask(
     config: RegenerateConfig,
     stop: Stop | None = None,
 ) -> None:
-    """Appends questions written by a chat model to ``out``, as lines with ``prompt``.
+    """Appends different questions written by a chat model to ``out``, as lines with ``prompt``, each when it is finished.
 
-    If an earlier run was interrupted, keeps its lines. Raises ``InputError`` if the file belongs to a run with other settings.
-
-    first_words, stop: as for ``write_questions``.
-    count: number of attempts to write a question; existing lines count as attempts.
-    """
-    identity = {**asdict(config), "target": weights_digest(target.base), "first_words": [*first_words]}
-    questions = [row["prompt"] for row in resumed_rows(out, identity)]
-    # with the same seed, the model would write the existing questions again
-    config = replace(config, seed=config.seed + len(questions))
-    for text in write_questions(target, first_words, count, config, stop, questions):
-        append_line(out, json.dumps({"prompt": text}, ensure_ascii=False))
-
-
-def write_questions(
-    target: Target,
-    first_words: Sequence[str],
-    count: int,
-    config: RegenerateConfig,
-    stop: Stop | None = None,
-    earlier: Sequence[str] = (),
-) -> Iterator[str]:
-    """Yields at most ``count`` different questions written by a chat model, in the order in which they are finished.
-
-    Repeats, very short questions, and questions that do not end within ``config.max_new_tokens`` are left out.
+    Repeats, very short questions, and questions that do not end within ``config.max_new_tokens`` are left out. If an earlier run was
+    interrupted, keeps its lines. Raises ``InputError`` if the file belongs to a run with other settings.
 
     first_words: beginnings of the questions, used in turn; a beginning may be empty.
-    count: number of attempts to write a question.
+    count: number of attempts to write a question; existing lines count as attempts.
     stop: as for ``write``.
-    earlier: questions of an earlier run; they count as attempts and are not repeated.
     """
-    header = user_header(target)
-    encode, decode = target.tokenizer, target.tokenizer.decode
-    begins = [encode(header + words, add_special_tokens=False)["input_ids"] for words in first_words]
+    earlier = resumed_rows(out, config, weights_digest(target.base), first_words=[*first_words])
+    keys = {repeat_key(row["prompt"]) for row in earlier}
+    # with the same seed, the model would write the existing questions again
+    config = replace(config, seed=config.seed + len(earlier))
+    header, tokenizer = user_header(target), target.tokenizer
+    begins = [tokenizer(header + words, add_special_tokens=False)["input_ids"] for words in first_words]
     requests = [WriterRequest(n, begins[n % len(begins)]) for n in range(len(earlier), count)]
-    keys = set(map(repeat_key, earlier))
     answers = write(target, requests, config, stop)
     for request, response in progress(answers, initial=len(earlier), total=count, desc="questions", mininterval=1):
         words = first_words[request.number % len(first_words)]
-        text = (words + decode(response, skip_special_tokens=True)).strip()
+        text = (words + tokenizer.decode(response, skip_special_tokens=True)).strip()
         if response[-1] in target.end_ids and len(text) >= SHORTEST and (key := repeat_key(text)) not in keys:
             keys.add(key)
-            yield text
+            append_line(out, json.dumps({"prompt": text}, ensure_ascii=False))
 
 
 def repeat_key(text: str) -> str:

@@ -27,7 +27,8 @@ from d2sd.nets.types import final_logits
 from d2sd.train.settings import RegenerateConfig
 
 Stop = Callable[[], bool]  # returns whether to stop writing texts
-STRIDE = 8  # steps between checks for ended texts on a GPU; each check waits for the GPU
+Written = Iterator[tuple["WriterRequest", list[int]]]  # requests with the tokens written after their prompts
+STRIDE = {"cuda": 8}  # steps between checks for ended texts; each check waits for a GPU
 # If at most this share of the rows is busy, idle rows are dropped. Dropping rows copies the cache.
 SHRINK = {"cpu": 0.8, "cuda": 0.5}
 KEPT = 0.6  # maximum share of a GPU's free memory for rows
@@ -65,8 +66,9 @@ class Rows:
         self._autocast = quick_autocast(torch.device("cpu"), coarse)
         self.cache = target.new_cache(-(-width // 8) * 8, count, self._numbers)
         self._head = product(target.head.weight.bfloat16()) if coarse else target.borrowed_scores
-        self.text = torch.zeros(count, self.cache.capacity, dtype=torch.long, device=device)
-        self.place, self.prompt, self.last = (torch.zeros(count, dtype=torch.long, device=device) for _ in range(3))
+        zeros = partial(torch.zeros, dtype=torch.long, device=device)
+        self.text = zeros(count, self.cache.capacity)
+        self.place, self.prompt, self.last = (zeros(count) for _ in range(3))
         self.idle = torch.ones(count, dtype=torch.bool, device=device)
         self._ends = torch.tensor(sorted(target.end_ids), dtype=torch.long, device=device)
         self._graph: Any = None
@@ -144,9 +146,8 @@ class Rows:
     def keep(self, rows: Sequence[int]) -> None:
         index = torch.tensor(rows, device=self.text.device)
         self.cache.keep_sequences(index)
-        self.text, self.place, self.prompt, self.last, self.idle = (
-            t[index] for t in (self.text, self.place, self.prompt, self.last, self.idle)
-        )
+        for name in ("text", "place", "prompt", "last", "idle"):
+            setattr(self, name, getattr(self, name)[index])
         self._graph = None
 
 
@@ -157,7 +158,7 @@ def write(
     config: RegenerateConfig,
     stop: Stop | None = None,
     exact: bool = False,
-) -> Iterator[tuple[WriterRequest, list[int]]]:
+) -> Written:
     """Yields every request with the token ids written after its prompt, end token included, in the order in which texts end.
 
     A ``mixed`` target multiplies in bfloat16 if this machine does so quickly and ``exact`` is False. Its texts then differ from those
@@ -175,13 +176,13 @@ def write(
         torch.manual_seed(config.seed)
     width = max(len(r.prompt) for r in queue) + config.max_new_tokens
     count = config.batch_size
-    taken: list[WriterRequest | None] = []
+    taken: dict[int, WriterRequest] = {}
     while queue:
         try:
             yield from _written(Rows(target, min(count, len(queue)), width, config, exact), queue, taken, stop)
             return
         except torch.OutOfMemoryError:
-            queue.extendleft(r for r in taken if r is not None)
+            queue.extendleft(taken[row] for row in sorted(taken))
             taken.clear()
             if count == 1:
                 raise
@@ -189,42 +190,41 @@ def write(
             print(f"Not enough memory: continuing with {count} texts in parallel.", file=sys.stderr)
 
 
-def _written(
-    rows: Rows, queue: deque[WriterRequest], taken: list[WriterRequest | None], stop: Stop | None
-) -> Iterator[tuple[WriterRequest, list[int]]]:
+def _written(rows: Rows, queue: deque[WriterRequest], taken: dict[int, WriterRequest], stop: Stop | None) -> Written:
     """Yields the texts of ``queue``, written in one batch.
 
-    taken: request of each row, updated in place; None after its text was yielded.
+    taken: the request of each row that is being written, updated in place.
     """
-    kind, count = rows.text.device.type, len(rows.text)
-    taken[:] = [queue.popleft() for _ in range(count)]
-    begun = [r for r in taken if r is not None]
-    rows.put(range(count), begun)
-    if (common := min(len(r.prompt) for r in begun) - 1) > 0:
+    kind = rows.text.device.type
+
+    def fill(free: Sequence[int]) -> None:
+        if new := {row: queue.popleft() for row in free[: len(queue)]}:
+            taken.update(new)
+            rows.put(list(new), list(new.values()))
+
+    def finish(done: list[int]) -> Written:
+        for row, text, place in zip(done, rows.text[done].tolist(), rows.place[done].tolist(), strict=True):
+            request = taken.pop(row)
+            if place >= len(request.prompt):
+                yield request, text[len(request.prompt) : place + 1]
+
+    fill(range(len(rows.text)))
+    if (common := min(len(r.prompt) for r in taken.values()) - 1) > 0:
         rows.read(common)
-    while any(r is not None for r in taken) and not (stop and stop()):
-        rows.advance(STRIDE if kind == "cuda" else 1)
-        ended = [n for n, idle in enumerate(rows.idle.tolist()) if idle and taken[n] is not None]
+    while taken and not (stop and stop()):
+        rows.advance(STRIDE.get(kind, 1))
+        ended = [row for row, idle in enumerate(rows.idle.tolist()) if idle and row in taken]
         if not ended:
             continue
-        texts, places = rows.text[ended].tolist(), rows.place[ended].tolist()
-        for row, text, place in zip(ended, texts, places, strict=True):
-            request, taken[row] = taken[row], None
-            assert request is not None
-            yield request, text[len(request.prompt) : place + 1]
-        free = ended[: len(queue)]
-        if free:
-            new = [queue.popleft() for _ in free]
-            rows.put(free, new)
-            for row, request in zip(free, new, strict=True):
-                taken[row] = request
-        busy = [n for n, r in enumerate(taken) if r is not None]
-        if busy and len(busy) <= SHRINK.get(kind, 0.5) * len(taken):
+        yield from finish(ended)
+        fill(ended)
+        busy = sorted(taken)
+        if busy and len(busy) <= SHRINK.get(kind, 0.5) * len(rows.text):
             rows.keep(busy)
-            taken[:] = [taken[n] for n in busy]
-    for request, text, place in zip(list(taken), rows.text.tolist(), rows.place.tolist(), strict=True):
-        if request is not None and place >= len(request.prompt):
-            yield request, text[len(request.prompt) : place + 1]
+            left = [taken[row] for row in busy]
+            taken.clear()
+            taken.update(enumerate(left))
+    yield from finish(sorted(taken))
 
 
 def may_round(target: Target) -> bool:

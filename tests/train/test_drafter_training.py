@@ -7,6 +7,7 @@ import shutil
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -21,7 +22,7 @@ from d2sd.folders.weights import tensor_shapes, weight_files
 from d2sd.nets.models import Models
 from d2sd.nets.target import LayerTaps
 from d2sd.nets.types import final_logits, text_config
-from d2sd.train import drafters
+from d2sd.train import features
 from d2sd.train.block_drafters import (
     DrafterObjective,
     block_mask,
@@ -30,15 +31,13 @@ from d2sd.train.block_drafters import (
     mask_id,
     position_weights,
 )
-from d2sd.train.drafters import ComputedFeatures, features_of
 from d2sd.train.eagle3 import Unrolled, train_eagle3
-from d2sd.train.features import read_features
+from d2sd.train.features import Features
 from d2sd.train.loop import load_checkpoint, rate_at, rows_at, save_checkpoint
 from d2sd.train.pair import train_pair
 from d2sd.train.plan import ANCHORS_PER_TOKEN
 from d2sd.train.settings import (
     ANCHORS,
-    BlockObjective,
     Eagle3Objective,
     Eagle3Training,
     LoopConfig,
@@ -73,6 +72,14 @@ def train(folder, out, steps=1, **more):
     train_pair(PairTraining(**given | more))
 
 
+def computed(target, drafter, ids, **more):
+    """The features that a drafter reads of one text."""
+    length = torch.tensor([ids.shape[1]])
+    return Features(target, drafter.target_layer_ids, Responses(ids, length // 2, length), store=False, **more).rows(
+        torch.tensor([0])
+    )
+
+
 def weights(folder):
     """The weights of all drafters in a folder, by file."""
     return {path.relative_to(folder): path.read_bytes() for path in folder.glob("**/model.safetensors")}
@@ -83,8 +90,9 @@ def test_read_features_equal_target_wherever_stored(folder, monkeypatch):
     base = target.base
     data = read_responses(folder / "r.jsonl", 64, target.tokenizer.eos_token_id)
     taps = LayerTaps(base.layers)
-    stored = read_features(base, [0, 2], data, ("features", "hidden"))
-    computed = features_of(target, [0, 2], data, ("features", "hidden"), stored=False)
+    stored, computed = (Features(target, [0, 2], data, hidden=True, store=store) for store in (True, False))
+    assert stored.stored
+    assert not computed.stored
     assert data.lengths.unique().numel() > 1
     for row in range(0, len(data.ids), 5):
         ids = data.ids[row : row + 1, : data.lengths[row]].long()
@@ -92,25 +100,26 @@ def test_read_features_equal_target_wherever_stored(folder, monkeypatch):
             hidden = base(input_ids=ids, use_cache=False).last_hidden_state
             wanted = {"features": taps.features([0, 2], ids.device), "hidden": hidden}
         for store in (stored, computed):
-            found = store.rows(torch.tensor([row]), ids.shape[1], ("features", "hidden"))
+            found = store.rows(torch.tensor([row]))
             for name, expected in wanted.items():
                 torch.testing.assert_close(found[name].bfloat16(), expected.bfloat16(), rtol=0.02, atol=0.02)
     index, half = torch.tensor([17, 2, 11]), int(data.lengths[:11].sum()) * 2 * 128
-    # eleven sequences on the device
+    # eleven responses on the device
     monkeypatch.setattr("d2sd.train.features.feature_bytes", lambda _: (half, 1 << 30))
-    split = read_features(base, [0, 2], data)
-    one, two = (store.rows(index, 9, ("features",))["features"] for store in (stored, split))
+    one, two = (store.rows(index)["features"] for store in (stored, Features(target, [0, 2], data)))
+    assert one.shape[:2] == (3, data.lengths[index].max())
     assert torch.equal(one, two)
     monkeypatch.setattr("d2sd.train.features.feature_bytes", lambda _: (half, 100))
-    assert read_features(base, [0, 2], data) is None
+    assert not Features(target, [0, 2], data).stored
 
 
 @pytest.mark.parametrize("only", [None, "first"])
 def test_features_that_do_not_fit_are_computed_once_per_step(folder, tmp_path, monkeypatch, only):
-    passes, compute = [], drafters.ComputedFeatures.rows
-    monkeypatch.setattr(drafters.ComputedFeatures, "rows", lambda *given: passes.append(1) or compute(*given))
+    passes, compute = [], Features._computed
+    monkeypatch.setattr(Features, "_computed", lambda *given: passes.append(1) or compute(*given))
     train(folder, tmp_path / "fits", 5, only=only)
-    assert not passes
+    assert len(passes) == 1  # over all responses, before training
+    passes.clear()
     monkeypatch.setattr("d2sd.train.features.feature_bytes", lambda _: (0, 100))
     train(folder, tmp_path / "full", 5, only=only)
     assert len(passes) == 5
@@ -197,7 +206,8 @@ def test_regeneration_resumes_truncated_file_with_equal_settings_only(folder, tm
 def test_extended_training_keeps_metrics_and_measures_checkpoints(folder, tmp_path, monkeypatch):
     tokens = 24
     monkeypatch.setattr("d2sd.train.pair.HELD_OUT_TOKENS", tokens)  # fewer than usual, for speed
-    monkeypatch.setattr("d2sd.train.pair.FEWEST_TEXTS", 1)
+    for module in ("pair", "plan"):
+        monkeypatch.setattr(f"d2sd.train.{module}.FEWEST_TEXTS", 1)
     prompts = [prompt_of(t) for t in sums(24)[20:]]
     for steps in (2, 4):
         train(folder, tmp_path / "d", steps, block_size=6, held_out=tuple(prompts), keep_every=2)
@@ -273,12 +283,11 @@ def test_responses_of_another_target_are_refused(folder, tmp_path):
 @torch.no_grad()
 def test_eagle3_unrolled_loss_equals_cached_chain(bundled, monkeypatch):
     """The loss of a row equals the loss of a cached chain of drafts from that row, fed with the text."""
-    monkeypatch.setattr(drafters, "quick_autocast", nullcontext)
+    monkeypatch.setattr(features, "quick_autocast", nullcontext)
     target, drafter = bundled.models.target, bundled.models.eagle3
     ids, row, steps = torch.arange(2, 14)[None], 4, 3
     objective = Unrolled(drafter, target.model, Eagle3Objective(steps, 0.5, 1))
-    read = ComputedFeatures(target.base, drafter.target_layer_ids, Responses(ids, ids[:, 0], ids[:, -1]))
-    given = read.rows(torch.tensor([0]), 12, objective.reads)
+    given = computed(target, drafter, ids, hidden=True)
     loss, _ = objective(ids, torch.tensor([12]), torch.tensor([[row]]), **given)
     logits = target.model(ids).logits[0]
     cache = target.new_cache(16)
@@ -319,7 +328,8 @@ def test_trained_drafter_config_is_written_last(folder, tmp_path, monkeypatch):
     assert not (tmp_path / "config.json").exists()
 
 
-def test_markov_head_and_draft_vocabulary_train_both_roles(folder, tmp_path):
+def test_markov_head_and_draft_vocabulary_train_both_roles(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(features, "quick_autocast", nullcontext)
     train(folder, tmp_path, 9, block_size=6, markov_rank=8, draft_vocab_size=40)
     losses = [row["loss"] for row in rows(tmp_path / "training" / "metrics.jsonl")]
     assert losses[-1] < losses[0]
@@ -346,12 +356,13 @@ def test_markov_head_and_draft_vocabulary_train_both_roles(folder, tmp_path):
     step, prompt = trace.steps[0], trace.prefill.prompt_token_ids
     ids = torch.tensor([[*prompt, step.anchor, *step.first_draft.ids]])
     anchors, lengths = torch.full((1, 1), len(prompt)), torch.tensor([ids.shape[1]])
-    objective = DrafterObjective(first, target.model, BlockObjective(anchors=1))
-    _, metrics = objective(ids, lengths, anchors, torch.zeros_like(anchors))
+    objective = DrafterObjective(first, target.model)
+    batch = {"ids": ids, "lengths": lengths, "anchors": anchors, "prefixes": torch.zeros_like(anchors)}
+    _, metrics = objective(**batch, **computed(target, first, ids))
     assert float(metrics["draft_length"]) == first.block_size
     strange = next(n for n in range(500) if n not in known)
     ids[0, -1] = strange
-    loss, metrics = objective(ids, lengths, anchors, torch.zeros_like(anchors))
+    loss, metrics = objective(**batch, **computed(target, first, ids))
     assert float(metrics["draft_length"]) == first.block_size - 1
     assert loss > 0
 
@@ -422,15 +433,14 @@ def typed(tokenizer, tmp_path, request):
 
 
 def test_training_features_equal_decoding_features(typed, tmp_path, monkeypatch):
-    monkeypatch.setattr(drafters, "quick_autocast", nullcontext)
+    monkeypatch.setattr(features, "quick_autocast", nullcontext)
     target, ids = typed, torch.arange(2, 22)
     target.taps.add([0, 1])
     with torch.no_grad():
         target.forward(ids, torch.arange(20), target.new_cache(24), None, None)
         decoding = target.features([0, 1], slice(0, 20))
-    trained, length = load_target(str(tmp_path / "target"), "float32", batched=True), torch.tensor([20])
-    features = features_of(trained, [0, 1], Responses(ids[None], length // 2, length), stored=False)
-    read = features.rows(torch.tensor([0]), 20, ["features"])["features"]
+    trained = load_target(str(tmp_path / "target"), "float32", batched=True)
+    read = computed(trained, SimpleNamespace(target_layer_ids=[0, 1]), ids[None])["features"]
     torch.testing.assert_close(read, decoding, atol=1e-4, rtol=1e-4)
 
 

@@ -8,10 +8,10 @@ from safetensors.torch import load_file
 
 from d2sd.folders.loading import load_target
 from d2sd.nets.passes import PassRecorder
-from d2sd.train import features, pair, plan
+from d2sd.train import pair, plan
+from d2sd.train.block_drafters import PairObjective
 from d2sd.train.eagle3 import train_eagle3
-from d2sd.train.features import read_features
-from d2sd.train.joint import PairObjective
+from d2sd.train.features import Features
 from d2sd.train.pair import train_pair
 from d2sd.train.settings import Eagle3Objective, Eagle3Training, LoopConfig, PairTraining, RegenerateConfig
 from d2sd.train.text import read_responses
@@ -68,22 +68,22 @@ def test_writer_continues_without_graph_if_capture_fails(target, on_cpu, monkeyp
 
 def test_features_move_to_host_if_gpu_memory_is_full(run, target, monkeypatch, capsys):
     data = read_responses(run / "r.jsonl", 200, target.tokenizer.eos_token_id)
-    index, width = torch.arange(len(data.ids)), data.ids.shape[1]
-    stored = read_features(target.base, [0, 2], data)
-    rows = stored.rows(index, width, ("features",))["features"]
-    assert isinstance(rows, OnGpu)
-    read = features._read
+    index, read = torch.arange(len(data.ids)), Features._read
+    stored = Features(target, [0, 2], data)
+    assert isinstance(stored.stored["features"][0], OnGpu)
+    rows = stored.rows(index)["features"]
 
-    def full(base, taps, data, sizes, count):
+    def full(self, count):
         if count:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return read(base, taps, data, sizes, count)
+        return read(self, count)
 
-    monkeypatch.setattr(features, "_read", full)
-    kept = read_features(target.base, [0, 2], data).rows(index, width, ("features",))["features"]
-    assert not isinstance(kept, OnGpu)
+    monkeypatch.setattr(Features, "_read", full)
+    moved = Features(target, [0, 2], data)
+    assert not isinstance(moved.stored["features"][0], OnGpu)
+    kept = moved.rows(index)["features"]
     for number, length in enumerate(data.lengths.tolist()):
-        assert torch.equal(kept[number, :length], rows.cpu()[number, :length])
+        assert torch.equal(kept[number, :length], rows[number, :length])
     assert "the target's features are stored in host memory" in capsys.readouterr().err
 
 

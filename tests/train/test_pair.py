@@ -20,12 +20,11 @@ from d2sd.folders.fingerprint import changes_since
 from d2sd.folders.loading import load_target
 from d2sd.folders.model_sets import named_from
 from d2sd.train import pair, plan
-from d2sd.train.acceptance import HeldOut
-from d2sd.train.joint import held_out_temperature
+from d2sd.train.acceptance import HeldOut, held_out_temperature
 from d2sd.train.pair import State, train_pair
 from d2sd.train.plan import Speeds, divide
 from d2sd.train.settings import PairTraining, RegenerateConfig
-from d2sd.train.text import Responses, respond_to
+from d2sd.train.text import respond_to
 from tests.clocks import Ticking
 from tests.train.texts import prompt_of, rows, save_target, sums
 
@@ -162,7 +161,7 @@ def test_train_pair_writes_questions_for_chat_model(target, tmp_path, monkeypatc
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(pair, "features_of", stop)  # all texts are written by then
+    monkeypatch.setattr(pair, "Features", stop)  # all texts are written by then
     with pytest.raises(KeyboardInterrupt):
         train_pair(settings(chat, out, prompts=()), Ticking(TICK / 4))
     questions = [row["prompt"] for row in rows(out / "questions.jsonl")]
@@ -206,23 +205,20 @@ def test_acceptance_is_measured_on_at_least_ten_texts():
 
 
 def outcomes_of(temperatures, count=60):
-    """A fake objective, and responses whose tokens are right as often as logits / temperature predict."""
+    """A fake objective, whose tokens are right as often as logits / temperature predict, and fake features."""
     odds = torch.linspace(-2, 3, 24)
     sure = torch.stack([(odds / t).sigmoid() for t in GRID], -1)
     texts = []
     for number in range(count):
         chance, draw = (odds / temperatures[number % 2]).sigmoid(), torch.Generator().manual_seed(number)
         texts.append((sure, torch.rand(24, generator=draw) < chance))
-    first = SimpleNamespace(
-        drafter=SimpleNamespace(device="cpu"), outcomes=lambda _, ids, **__: texts[int(ids)], draw=lambda *_: {}
-    )
-    ones = torch.ones(count, dtype=torch.long)
-    return first, Responses(torch.arange(count)[:, None], ones, ones)
+    first = SimpleNamespace(drafter=SimpleNamespace(device="cpu"), outcomes=lambda _, ids: texts[int(ids)])
+    return first, SimpleNamespace(batch=lambda _, index, __: {"ids": index[:, None]})
 
 
 @pytest.mark.parametrize(("temperatures", "divided"), [((2, 2), True), ((1, 1), False), ((2, 0.8), False)])
 def test_temperature_is_fitted_and_judged_on_different_halves(temperatures, divided):
-    temperature = held_out_temperature(*outcomes_of(temperatures), None, torch.arange(60))
+    temperature = held_out_temperature(*outcomes_of(temperatures), torch.arange(60))
     assert (temperature.fitted, temperature.judged) == (30, 30)
     assert temperature.tried == pytest.approx(temperatures[0], rel=0.25)
     assert temperature.divisor == (temperature.tried if divided else 1)

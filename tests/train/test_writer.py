@@ -25,7 +25,6 @@ from d2sd.train.text import (
     respond_to,
     user_header,
     write_on_server,
-    write_questions,
 )
 from d2sd.train.writer import Rows, WriterRequest, write
 from tests.stub_server import stub_server
@@ -238,10 +237,11 @@ def test_regenerate_bad_prompt_file_is_one_sentence(tmp_path, capsys):
     assert "there is no prompt file" in capsys.readouterr().err
 
 
-def test_write_questions_start_as_given_without_repeats(chat_target):
+def test_questions_start_as_given_without_repeats(chat_target, tmp_path):
     assert user_header(chat_target) == "<|endoftext|>user: "
     config = RegenerateConfig(8, 60, temperature=0.7, top_k=20)
-    found = list(write_questions(chat_target, ["Question: Tom has 3", "What is"], 8, config))
+    ask(chat_target, ["Question: Tom has 3", "What is"], 8, tmp_path / "q.jsonl", config)
+    found = [row["prompt"] for row in rows(tmp_path / "q.jsonl")]
     assert found
     assert len(set(found)) == len(found)
     assert all(q.startswith(("Question: Tom has 3", "What is")) for q in found)

@@ -30,8 +30,8 @@ from d2sd.trace.files import append_line, whole_file, write_whole
 from d2sd.trace.trace import TraceFile
 from d2sd.train import loop as checkpoint
 from d2sd.train.block_drafters import save_drafter
-from d2sd.train.drafters import save_marked
 from d2sd.train.files import read_conversations
+from d2sd.train.loop import save_marked
 from tests.unit.test_pasted_logs import VLLM
 
 ROOT = Path(__file__).parents[2]
