@@ -75,7 +75,7 @@ from d2sd.train.settings import (
     RegenerateConfig,
 )
 from d2sd.train.text import Responses, ask, prompt_ids, read_jsonl, read_responses, regenerate, repeat_key
-from d2sd.train.writer import Stop, write
+from d2sd.train.writer import Stop, numbers_of, write
 
 # Beginnings of questions, used in turn. If the beginning is empty, the model writes the whole question.
 FIRST_WORDS: list[str] = json.loads((HOME / "assets" / "prompts" / "first-words.json").read_bytes())
@@ -187,7 +187,7 @@ class PairRun(State):
         dtype = settings.dtype or ("bfloat16" if torch.cuda.is_available() else None)
         self.target = target = load_target(str(settings.target), dtype, batched=True)
         self._chat = bool(target.tokenizer.chat_template)
-        print(f"{target.name} runs in {target.numbers}.", file=sys.stderr)
+        print(f"{target.name} writes in {numbers_of(target)}.", file=sys.stderr)
         require(settings.prompts or settings.responses or self._chat, f"{target.name} has no chat template, so this model cannot write questions; give texts to continue with --prompts")  # fmt: skip
         if not done:
             if settings.steps is None:

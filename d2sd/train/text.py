@@ -33,7 +33,7 @@ from d2sd.trace.files import append_line, write_whole, writing
 from d2sd.trace.text import progress
 from d2sd.train.files import check_turns, read_jsonl, whole_lines
 from d2sd.train.settings import RegenerateConfig
-from d2sd.train.writer import Stop, WriterRequest, Written, write
+from d2sd.train.writer import Stop, WriterRequest, Written, numbers_of, write
 
 MARK = "\u2063question\u2063"  # placeholder for a user message; occurs in no chat template
 SHORTEST = 8  # minimum characters of a question
@@ -236,7 +236,7 @@ def regenerate_responses(
     check_turns(conversations, chat)
     if server is None:
         writer = load_target(str(target), dtype, batched=True)
-        print(f"{writer.name} writes in {writer.numbers}.", file=sys.stderr)
+        print(f"{writer.name} writes in {numbers_of(writer)}.", file=sys.stderr)
         tokenizer, ends, positions = writer.tokenizer, writer.end_ids, writer.max_positions
         answer, origin = partial(write_by_length, writer, config=config), weights_digest(writer.base)
     else:

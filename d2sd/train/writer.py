@@ -235,6 +235,11 @@ def may_round(target: Target) -> bool:
     return target.device.type == "cpu" and plain and halved(target.base.layers) and quick_bfloat16()
 
 
+def numbers_of(target: Target) -> str:
+    """Returns a description of the number format in which texts are written."""
+    return f"{target.numbers}{', with products in bfloat16' if may_round(target) else ''}"
+
+
 def most_rows(target: Target, width: int) -> int:
     """Returns how many rows of ``width`` tokens fit into free GPU memory, rounded down to a power of two; 64 on a CPU."""
     if target.device.type != "cuda":
