@@ -144,6 +144,12 @@ class KeyValueCache(PassCache):
     def keep_sequences(self, index: Tensor) -> None:
         self._groups = [group[:, :, index] for group in self._groups]
 
+    def resize(self, capacity: int) -> None:
+        """Changes the number of slots. Removed slots are the last ones."""
+        if capacity != self.capacity:
+            self._groups = [F.pad(group, (0, 0, 0, capacity - self.capacity)) for group in self._groups]
+            self.capacity = capacity
+
 
 class CacheWindow(PassCache):
     """Replaces a cache in fixed-shape passes, which may be captured as CUDA graphs (``d2sd.nets.passes``).
@@ -171,36 +177,29 @@ class CacheWindow(PassCache):
         return keys[:, :, : self.length], values[:, :, : self.length]
 
 
-SLOTS = 32  # slots; oneDNN compiles its products anew for every number of slots
-
-
 class BatchPass(PassCache):
     """Replaces a cache in passes over one token of each text of a batch, with the texts at different positions.
 
-    Every token is written to the slot of its position. On a CPU, attention reads only the slots that some text has filled, rounded
-    up to a multiple of ``SLOTS``. On a GPU, it reads all slots, so that shapes never change.
+    Every token is written to the slot of its position. Attention reads all slots.
 
     places: (B,) int64, positions of the tokens in their texts, below the capacity.
     """
 
     def __init__(self, cache: KeyValueCache, places: Tensor):
         self.cache, self.length, self._places = cache, cache.capacity, places
-        self._read = cache.capacity
-        if places.device.type == "cpu":
-            self._read = min(cache.capacity, SLOTS * (int(places.max()) // SLOTS + 1))
         self._rows = torch.arange(len(places), device=places.device)
-        self._ages = places[:, None] - torch.arange(self._read, device=places.device)
+        self._ages = places[:, None] - torch.arange(cache.capacity, device=places.device)
         self._seen: dict[int | None, Tensor] = {}
 
     def store(self, key: Tensor, value: Tensor, layer: int) -> KeyValue:
-        """Writes one row per text. Returns keys and values of all slots that attention reads."""
+        """Writes one row per text. Returns keys and values of all slots."""
         keys, values = self.cache.buffers(layer)
         keys[self._rows, :, self._places] = key[:, :, 0].to(keys.dtype)
         values[self._rows, :, self._places] = value[:, :, 0].to(values.dtype)
-        return keys[:, :, : self._read], values[:, :, : self._read]
+        return keys, values
 
     def seen(self, window: int | None) -> Tensor:
-        """Returns the slots that each text sees, (B, 1, 1, slots read) bool.
+        """Returns the slots that each text sees, (B, 1, 1, capacity) bool.
 
         window: number of tokens in the attention window; None without a window.
         """

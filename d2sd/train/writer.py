@@ -28,6 +28,7 @@ from d2sd.train.settings import RegenerateConfig
 
 Stop = Callable[[], bool]  # returns whether to stop writing texts
 Written = Iterator[tuple["WriterRequest", list[int]]]  # requests with the tokens written after their prompts
+SLOTS = 32  # on a CPU, the cache grows by this many slots; oneDNN compiles its products anew for every size
 STRIDE = {"cuda": 8}  # steps between checks for ended texts; each check waits for a GPU
 # If at most this share of the rows is busy, idle rows are dropped. Dropping rows copies the cache.
 SHRINK = {"cpu": 0.8, "cuda": 0.5}
@@ -64,10 +65,11 @@ class Rows:
         coarse = not exact and may_round(target)
         self._numbers = torch.bfloat16 if coarse else target.dtype  # of the cache and the LM head
         self._autocast = quick_autocast(torch.device("cpu"), coarse)
-        self.cache = target.new_cache(-(-width // 8) * 8, count, self._numbers)
+        width = -(-width // 8) * 8
+        self.cache = target.new_cache(width if device.type == "cuda" else SLOTS, count, self._numbers)
         self._head = product(target.head.weight.bfloat16()) if coarse else target.borrowed_scores
         zeros = partial(torch.zeros, dtype=torch.long, device=device)
-        self.text = zeros(count, self.cache.capacity)
+        self.text = zeros(count, width)
         self.place, self.prompt, self.last = (zeros(count) for _ in range(3))
         self.idle = torch.ones(count, dtype=torch.bool, device=device)
         self._ends = torch.tensor(sorted(target.end_ids), dtype=torch.long, device=device)
@@ -91,6 +93,7 @@ class Rows:
         longer.
         """
         positions = torch.arange(count, device=self.text.device)[None]
+        self._fit(positions)
         with self._autocast:
             self._target.read(self.text[:, :count], self.cache, positions)
         self.cache.commit(range(count))
@@ -118,6 +121,7 @@ class Rows:
                 self._graph.replay(())
 
     def _step(self) -> tuple[()]:
+        self._fit(self.place)
         held = BatchPass(self.cache, self.place)
         ids = self.text.gather(1, self.place[:, None])
         with self._autocast:
@@ -133,6 +137,11 @@ class Rows:
         self.place.copy_(torch.where(self.idle, self.place, after))
         self.idle |= ~given & (torch.isin(tokens, self._ends) | (after >= self.last))
         return ()
+
+    def _fit(self, places: Tensor) -> None:
+        """Fits the cache to positions of tokens, on a CPU, where attention over fewer slots takes less time."""
+        if places.device.type == "cpu":
+            self.cache.resize(SLOTS * (int(places.max()) // SLOTS + 1))
 
     def _choose(self, logits: Tensor) -> Tensor:
         """Returns the next token of each row, (B,): the likeliest, or a sampled one if the temperature is above 0."""
