@@ -237,11 +237,10 @@ def _written(rows: Rows, queue: deque[WriterRequest], taken: dict[int, WriterReq
 
 
 def may_round(target: Target) -> bool:
-    """Returns whether texts can be written with products and a cache in bfloat16: a ``mixed`` target on a CPU that multiplies
-    bfloat16 quickly, with layers of plain attention only.
+    """Returns whether texts to train on are written with products and a cache in bfloat16: by a ``mixed`` target, on a CPU that
+    multiplies bfloat16 quickly.
     """
-    plain = target.plain_attention and target.fixable
-    return target.device.type == "cpu" and plain and halved(target.base.layers) and quick_bfloat16()
+    return halved(target.base.layers) and quick_bfloat16()
 
 
 def numbers_of(target: Target) -> str:

@@ -17,8 +17,10 @@ from d2sd.decoding.verifier import Verifier
 from d2sd.doctor.variants import variants
 from d2sd.folders.loading import load_target
 from d2sd.nets.attention import BACKENDS
+from d2sd.nets.dtypes import can_mix, halve
 from d2sd.nets.models import Models
 from d2sd.nets.passes import Passes
+from d2sd.train import writer
 from d2sd.train.settings import RegenerateConfig
 from d2sd.train.text import respond_to
 from tests.nets import CHEAP_DRAFTS, make_drafter, stock_greedy, stock_pass, turns
@@ -99,6 +101,22 @@ def test_respond_to_batch_equals_single_prompts(typed, turn):
     prompts = [engine.encode(prompt, DecodeConfig()) for prompt in texts]
     alone = [engine.generate(ids, DecodeConfig("autoregressive", 10)).token_ids for ids in prompts]
     assert respond_to(engine.models.target, prompts, config) == alone
+
+
+@pytest.mark.skipif(not can_mix(), reason="this machine has no products of float32 rows with float16 weights")
+@pytest.mark.parametrize("kind", [kind for kind in TARGETS if kind != "gpt_oss"])  # its linear layers have biases
+def test_texts_written_in_bfloat16_have_nearly_exact_logits(kind, tokenizer, monkeypatch):
+    target, logits = make_typed_engine(tokenizer, kind).models.target, []
+    halve(target.base.layers)
+    monkeypatch.setattr(writer, "quick_bfloat16", lambda: True)
+    monkeypatch.setattr(writer.Rows, "_choose", lambda _, given: logits.append(given.float()) or given.argmax(-1))
+    for exact in (True, False):
+        rows = writer.Rows(target, 2, 64, RegenerateConfig(2, 8), exact)
+        rows.put([0, 1], [writer.WriterRequest(n, list(range(5 + n, 45 + n))) for n in range(2)])
+        with torch.inference_mode():
+            rows.advance(38)
+    expected, found = torch.stack(logits).chunk(2)
+    assert 0 < (found - expected).norm() < 0.3 * expected.norm()  # about .03; .13 if experts are chosen differently
 
 
 def test_padded_passes_run_or_are_refused_by_type(typed):

@@ -22,10 +22,11 @@ from d2sd.folders.weights import tensor_shapes, weight_files
 from d2sd.nets.models import Models
 from d2sd.nets.target import LayerTaps
 from d2sd.nets.types import final_logits, text_config
-from d2sd.train import features
+from d2sd.train import features, pair
 from d2sd.train.block_drafters import (
     DrafterObjective,
     block_mask,
+    drafters_of,
     draw_anchors,
     draw_prefixes,
     mask_id,
@@ -137,6 +138,29 @@ def test_block_mask_shows_context_before_anchor_and_block():
     ]
 
 
+@pytest.mark.parametrize("changed", ["later features", "other block", "earlier features"])
+def test_block_reads_only_itself_and_features_before_its_anchor(folder, tmp_path, changed):
+    target = load_target(str(folder / "target"), "float32")
+    data = read_responses(folder / "r.jsonl", 64, target.tokenizer.eos_token_id)
+    _, objective = drafters_of(PairTraining(target="", out=tmp_path, only="second", steps=1), target, data)
+    ids, anchors = torch.arange(5, 35)[None], torch.tensor([[10, 12]])
+    batch = {"ids": ids, "lengths": torch.tensor([30]), "prefixes": torch.tensor([[1, 2]])}
+    features = torch.randn(1, 30, objective.drafter.fc.in_features, generator=torch.Generator().manual_seed(0))
+    other = features.clone()
+    if changed == "other block":
+        found = anchors + torch.tensor([0, 3])
+    else:
+        found = anchors
+        other[:, slice(10, None) if changed == "later features" else 9] += 1
+    with torch.no_grad():
+        rows = [
+            objective._predict(**batch, anchors=where, features=given)[0][: objective.drafter.block_size - 2]
+            for where, given in ((anchors, features), (found, other))
+        ]
+    same = torch.allclose(*rows, atol=1e-4)
+    assert same == (changed != "earlier features")
+
+
 def test_position_weights_equal_hand_calculated_example():
     """The example has probabilities of 1/2 + 1/2 · (1/2, 1, 0) at three scored positions."""
     nll, scored = -torch.tensor([[0.3, 0.5, 1.0, 1e-9]]).log(), torch.tensor([[False, True, True, True]])
@@ -243,12 +267,19 @@ def test_seed_determines_trained_drafters(folder, tmp_path):
     assert a == b != c
 
 
-def test_training_writes_its_own_text_for_given_steps(folder, tmp_path):
-    prompts = tuple(prompt_of(text) for text in sums(60))
+def test_training_writes_its_own_text_for_given_steps(folder, tmp_path, monkeypatch):
+    prompts, exact, regenerate = tuple(prompt_of(text) for text in sums(60)), {}, pair.regenerate
+
+    def noted(answer, prompts, out, *others):
+        exact[out.stem] = answer.keywords["exact"]
+        regenerate(answer, prompts, out, *others)
+
+    monkeypatch.setattr(pair, "regenerate", noted)
     train(folder, tmp_path, 3, responses=None, prompts=prompts, held_out=("Question:",), max_new_tokens=8, batch_size=1)
     written = rows(tmp_path / "responses.jsonl")
     tokens = [len(row["prompt_ids"]) + len(row["response_ids"]) for row in written]
     assert sum(tokens[:-1]) < 3 * ANCHORS / ANCHORS_PER_TOKEN <= sum(tokens)  # enough, but no more
+    assert exact == {"responses": False, "held-out": True}  # α is measured on what plain decoding writes
 
 
 def test_mask_id_falls_back_without_tokenizer_mask(folder):
