@@ -15,7 +15,7 @@ run: $(VENV)/.run
 # `make test CLOCK=4` tests as if this machine were four times slower, `CLOCK=.25` as if it were four times faster. It scales
 # Python's clocks and the time limits of tests, and throttles pages. No result may depend on it.
 CLOCK ?= 1
-SEEMING := CLOCK=$(CLOCK) $(if $(filter-out 1,$(CLOCK)),PYTHONPATH=$(CURDIR)/tests/clock PYTEST_TIMEOUT=2400)
+SEEMING := CLOCK=$(CLOCK) $(if $(filter-out 1,$(CLOCK)),PYTHONPATH="$(CURDIR)/tests/clock" PYTEST_TIMEOUT=2400)
 
 # One process more than cores, since tests of the page also wait; torch uses one thread in each. A process takes one file at
 # a time; tests/conftest.py puts the slowest files first.
@@ -103,15 +103,16 @@ $(VENV)/bin/python:
 	python3 -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
 	python3 -m venv $(VENV) || { echo "python3 cannot make virtual environments; on Debian: apt install python3-venv"; exit 1; }
 
+# torch comes without CUDA if there is no NVIDIA GPU. TORCH=cpu or TORCH=cuda overrides this, in a new environment (`make clean`).
 $(VENV)/.run: requirements.txt $(VENV)/bin/python
-	@echo "Installing the packages of requirements.txt: about 2 minutes, once."
-	$(PYTHON) -m pip install --disable-pip-version-check -r requirements.txt
+	@echo "Installing the packages of requirements.txt, once: 0.3 GB, or 2.9 GB with CUDA."
+	$(PYTHON) -m tools.install -r requirements.txt
 	touch $@
 
 # Tests use the versions of constraints.txt, so that new releases do not break them. The page uses any allowed version.
 $(VENV)/.dev: requirements-dev.txt requirements.txt constraints.txt $(VENV)/bin/python
-	@echo "Installing the packages of requirements-dev.txt: about 2 minutes, once."
-	$(PYTHON) -m pip install --disable-pip-version-check -r requirements-dev.txt -c constraints.txt
+	@echo "Installing the packages of requirements-dev.txt, once: 0.5 GB, or 3.0 GB with CUDA."
+	$(PYTHON) -m tools.install -r requirements-dev.txt -c constraints.txt
 	touch $(VENV)/.run $@
 
 # Upgrades all packages without constraints, runs the tests, and writes the versions to constraints.txt if they pass.
@@ -119,7 +120,7 @@ pin: $(VENV)/bin/python
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade -r requirements-dev.txt
 	touch $(VENV)/.run $(VENV)/.dev
 	$(MAKE) check test
-	{ head -1 constraints.txt; $(PYTHON) -m pip freeze --exclude setuptools --exclude pip | sed 's/+.*//' | sort -f; } > $(VENV)/pins
+	{ head -1 constraints.txt; $(PYTHON) -m pip freeze --exclude setuptools --exclude pip --exclude uv | sed 's/+.*//' | sort -f; } > $(VENV)/pins
 	mv $(VENV)/pins constraints.txt
 
 # Tests with the lowest and the newest versions that requirements.txt allows, each in a separate environment, where uv resolves
