@@ -9,8 +9,11 @@ from d2sd import InputError
 from d2sd.trace.text import replace_unencodable
 
 
-def start() -> None:
-    """Starts the page. Raises ``InputError`` if it cannot listen on its address, before modules that take seconds are imported."""
+def start(inbrowser: bool = False) -> None:
+    """Starts the page. Raises ``InputError`` if it cannot listen on its address, before modules that take seconds are imported.
+
+    inbrowser: whether to open the page in the browser.
+    """
     replace_unencodable()
     listen_options()
     from app import api
@@ -20,7 +23,7 @@ def start() -> None:
 
     leave_a_core()
     get_on_a_space()
-    build().launch(**launch_options(), **listen_options(), **api.mcp())
+    build().launch(inbrowser=inbrowser, **launch_options(), **listen_options(), **api.mcp())
 
 
 if __name__ == "__main__":

@@ -10,18 +10,18 @@ from typing import Any
 
 from d2sd import InputError
 
-EXAMPLE = "PORT=8123 python app.py, or PORT=8123 make run"
+EXAMPLE = "d2sd app --port 8123, or PORT=8123 make run"
 _PATH = re.compile(r"""(?<![\w/.:])(?:[A-Za-z]:)?[/\\](?:[^\s/\\:'"]+[/\\])+([^\s/\\:'"]*)""")
 
 
-def _variable(*names: str) -> tuple[str, str]:
-    """Returns name and value of the first of these environment variables that is set; without one, the last name and ""."""
-    return next(((name, value) for name in names if (value := os.environ.get(name, "").strip())), (names[-1], ""))
+def _variable(*names: str) -> str:
+    """Returns the value of the first of these environment variables that is set; without one, ""."""
+    return next((value for name in names if (value := os.environ.get(name, "").strip())), "")
 
 
 def host() -> str:
     """Returns the name or address that the page listens on, from Gradio's own variable or from ``HOST``."""
-    return _variable("GRADIO_SERVER_NAME", "HOST")[1] or "127.0.0.1"
+    return _variable("GRADIO_SERVER_NAME", "HOST") or "127.0.0.1"
 
 
 def listen_options() -> dict[str, Any]:
@@ -29,21 +29,16 @@ def listen_options() -> dict[str, Any]:
 
     Raises ``InputError`` if the page cannot listen there. Gradio alone would silently choose another port.
     """
-    name, (variable, port) = host(), _variable("GRADIO_SERVER_PORT", "PORT")
+    name, port = host(), _variable("GRADIO_SERVER_PORT", "PORT")
     if port and not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 2**16):
-        raise InputError(f"{variable} must be a number from 1 to 65535, not {port[:40]!r}; for example {EXAMPLE}")
+        raise InputError(f"the port must be a number from 1 to 65535, not {port[:40]!r}; for example {EXAMPLE}")
     try:
-        family, kind, _, _, address = socket.getaddrinfo(name.strip("[]"), int(port or 0), type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
+        family, *_, address = socket.getaddrinfo(name.strip("[]"), int(port or 0), type=socket.SOCK_STREAM)[0]
+        socket.create_server(address, family=family).close()
     except OSError as error:
-        place, other = (
-            (f"{name}:{port}", f"port, as in {EXAMPLE}")
-            if port
-            else (name, f"{_variable('GRADIO_SERVER_NAME', 'HOST')[0]}, such as 127.0.0.1")
-        )
-        raise InputError(f"the page cannot listen on {place}: {error.strerror}; choose another {other}") from None
+        reason = str(error.strerror).partition(" (while")[0]  # create_server adds the address
+        place, other = (f"{name}:{port}", f"port, as in {EXAMPLE}") if port else (name, "host, such as 127.0.0.1")
+        raise InputError(f"the page cannot listen on {place}: {reason}; choose another {other}") from None
     return {"server_name": name, **({"server_port": int(port)} if port else {})}
 
 

@@ -82,7 +82,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _asked(argv: list[str]) -> tuple[ModuleType, argparse.Namespace]:
     """Returns the module of the command, and the parsed arguments."""
-    name = "d2sd" if Path(sys.argv[0]).stem == "d2sd" else "python -m d2sd"
+    name = "d2sd" if Path(sys.argv[0]).stem.startswith("d2sd") else "python -m d2sd"
     parser = Parser(prog=name, description="D²SD and related methods: speculative decoding with block drafters.")
     parser.add_argument("--version", action="version", version=f"d2sd {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="|".join(COMMANDS))
@@ -94,6 +94,11 @@ def _asked(argv: list[str]) -> tuple[ModuleType, argparse.Namespace]:
             module.add_arguments(command)
     arguments = parser.parse_args(argv, argparse.Namespace(argv=argv))
     return module, arguments
+
+
+def explorer() -> int:
+    """The program ``d2sd-explorer``: ``d2sd app``."""
+    return main(["app", *sys.argv[1:]])
 
 
 if __name__ == "__main__":

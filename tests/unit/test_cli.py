@@ -447,7 +447,9 @@ FAULTS = {
     "get nosuch": "there is no target 'nosuch' to get",
     "trace show {trace} --step 999": "there is no step 999",
     "trace record --from-server nosuch --engine vllm": "nosuch",
-    "app": "PORT must be a number from 1 to 65535, not 'abc'",
+    "app": "the port must be a number from 1 to 65535, not 'abc'",
+    "app --port 70000": "the port must be a number from 1 to 65535, not '70000'",
+    "app --host 192.0.2.1 --port 8123": "the page cannot listen on 192.0.2.1:8123: ",
 }  # fmt: skip
 TORCHLESS = """
 import contextlib, io, json, sys
