@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import psutil
+
 from d2sd.__about__ import on_zero_gpu
 
 try:
@@ -27,7 +29,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 def memory() -> float:
     """Returns the free memory in bytes; in a container, at most the unused part of the container's limit."""
-    limits = [_available()]
+    limits = [float(psutil.virtual_memory().available)]
     try:
         limit = (GROUPS / "memory.max").read_text(encoding="utf-8").strip()
         used = int((GROUPS / "memory.current").read_text(encoding="utf-8"))
@@ -38,14 +40,6 @@ def memory() -> float:
     return min(limits)
 
 
-def _available() -> float:
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
-        return next(float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration):
-        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-
-
 def release_memory() -> None:
     """Return free memory to the system after work that needed much memory.
 
@@ -54,7 +48,7 @@ def release_memory() -> None:
     gc.collect()
     try:
         ctypes.CDLL(None).malloc_trim(0)
-    except (AttributeError, OSError):
+    except (AttributeError, OSError, TypeError):  # TypeError: on Windows
         return
 
 

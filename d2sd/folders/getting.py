@@ -75,7 +75,7 @@ def _get(remote: Remote, report: Report) -> Path:
                 raise  # an error of this machine's disk, not of the source
             reasons.append(f"{source}: {first_line(error, 200)}")
             continue
-        shutil.rmtree(part)
+        shutil.rmtree(part, ignore_errors=True)  # Windows cannot remove a file that is still mapped
         return final
     raise InputError(
         f"{remote.title} could not be downloaded ({'; '.join(reasons)}); try again when the network is available"

@@ -7,10 +7,10 @@ take 2 bytes × hidden size × number of taps.
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Any
 
+import psutil
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -114,8 +114,5 @@ class Features:
 
 def feature_bytes(device: torch.device) -> tuple[int, int]:
     """Returns how many bytes features may take on the GPU (0 if ``device`` is a CPU) and in host memory."""
-    try:
-        host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        host = 4 * 2**30  # assumed if the system does not report its free memory
-    return (int(KEPT * torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else 0), int(KEPT * host)
+    card = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
+    return int(KEPT * card), int(KEPT * psutil.virtual_memory().available)

@@ -29,13 +29,18 @@ def test_aten_and_fbgemm_are_limited_to_avx2():
     assert not torch.equal(multiply(x[:1]), multiply(x)[:1])
 
 
-@pytest.fixture
-def without_fbgemm(monkeypatch):
-    def missing(*_):
-        raise RuntimeError("Didn't find engine for operation quantized::linear_prepack NoQEngine")
+def missing(*_):
+    raise RuntimeError("Didn't find engine for operation quantized::linear_prepack NoQEngine")
 
+
+@pytest.fixture(params=[*sorted({*torch.backends.quantized.supported_engines} - {"none", "x86", "fbgemm"}), None])
+def without_fbgemm(monkeypatch, request):
+    """As on a processor for which torch has only this library of quantized products (None: no library); QNNPACK is that of ARM."""
     can_mix.cache_clear()
-    monkeypatch.setattr(torch.ops.quantized, "linear_prepack_fp16", missing)
+    if request.param:
+        monkeypatch.setattr(torch.backends.quantized, "engine", request.param)
+    else:
+        monkeypatch.setattr(torch.ops.quantized, "linear_prepack_fp16", missing)
     yield
     can_mix.cache_clear()
 
@@ -53,6 +58,7 @@ def test_models_without_fbgemm_run_in_float32(without_fbgemm, folder, monkeypatc
     assert models.target.numbers == "float32"
     plain, drafted = (Engine(models).generate("the cat", DecodeConfig(m, 12)) for m in ("autoregressive", "dflash"))
     assert drafted.token_ids == plain.token_ids
+    assert "(FBGEMM is missing)" in numbers.taken_here()
     with pytest.raises(InputError, match="--dtype mixed needs torch's FBGEMM products"):
         load_models(resolve(folder, dtype="mixed"))
 
