@@ -9,6 +9,7 @@ import ctypes
 import gc
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,21 +24,18 @@ except ImportError:
 
 ON_ZERO_GPU = spaces is not None and on_zero_gpu()
 SECONDS = 60  # GPU time that a run reserves; unused time is returned
-GROUPS = Path("/sys/fs/cgroup")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def memory() -> float:
     """Returns the free memory in bytes; in a container, at most the unused part of the container's limit."""
-    limits = [float(psutil.virtual_memory().available)]
-    try:
-        limit = (GROUPS / "memory.max").read_text(encoding="utf-8").strip()
-        used = int((GROUPS / "memory.current").read_text(encoding="utf-8"))
-        if limit.isdigit():
-            limits.append(max(0.0, float(limit) - used))
-    except (OSError, ValueError):
-        pass  # no container with cgroup v2
-    return min(limits)
+    free = float(psutil.virtual_memory().available)
+    with suppress(OSError, ValueError):  # no container with cgroup v2, or "max": no limit
+        limit, used = (
+            float(Path("/sys/fs/cgroup/memory." + end).read_text(encoding="utf-8")) for end in ("max", "current")
+        )
+        free = min(free, max(0.0, limit - used))
+    return free
 
 
 def release_memory() -> None:
@@ -46,17 +44,15 @@ def release_memory() -> None:
     Python collects garbage rarely, and the C library keeps freed memory. Only glibc has a function that returns it.
     """
     gc.collect()
-    try:
+    with suppress(AttributeError, OSError, TypeError):  # TypeError: on Windows
         ctypes.CDLL(None).malloc_trim(0)
-    except (AttributeError, OSError, TypeError):  # TypeError: on Windows
-        return
 
 
 def threads_here() -> str:
     import torch  # takes a second, which the check of the page's address need not wait for
 
     count = torch.get_num_threads()
-    used = f"The models use {count} thread{'s' if count > 1 else ''}"
+    used = f"The models use {count} thread{'s' * (count > 1)}"
     if os.environ.get("OMP_NUM_THREADS"):
         return f"{used}, as set by OMP_NUM_THREADS."
     return f"{used}; one core is left for the browser. Set OMP_NUM_THREADS to change this."

@@ -10,7 +10,7 @@ from typing import Any
 
 from d2sd import InputError
 
-EXAMPLE = "d2sd app --port 8123, or PORT=8123 make run"
+EXAMPLE = "d2sd app --host localhost --port 8123, or PORT=8123 make run"
 _PATH = re.compile(r"""(?<![\w/.:])(?:[A-Za-z]:)?[/\\](?:[^\s/\\:'"]+[/\\])+([^\s/\\:'"]*)""")
 
 
@@ -37,8 +37,9 @@ def listen_options() -> dict[str, Any]:
         socket.create_server(address, family=family).close()
     except OSError as error:
         reason = str(error.strerror).partition(" (while")[0]  # create_server adds the address
-        place, other = (f"{name}:{port}", f"port, as in {EXAMPLE}") if port else (name, "host, such as 127.0.0.1")
-        raise InputError(f"the page cannot listen on {place}: {reason}; choose another {other}") from None
+        raise InputError(
+            f"the page cannot listen on {name}{port and f':{port}'}: {reason}; choose another address: {EXAMPLE}"
+        ) from None
     return {"server_name": name, **({"server_port": int(port)} if port else {})}
 
 

@@ -18,7 +18,7 @@ from time import sleep
 from typing import Any
 
 from d2sd.errors import InputError, require
-from d2sd.trace.files import make_folder, writing
+from d2sd.trace.files import is_device, make_folder, writing
 
 
 def add_output(
@@ -49,7 +49,7 @@ def held(arguments: argparse.Namespace) -> Iterator[None]:
     with ExitStack() as arguments.locks:
         for dest, (folder, markers) in getattr(arguments, "outputs", {}).items():
             value = getattr(arguments, dest)
-            if value is None or str(value) == "-" or _is_device(path := Path(value)):
+            if value is None or str(value) == "-" or is_device(path := Path(value)):
                 continue
             if any(path.resolve() == other.resolve() for other in outputs):
                 raise InputError(f"{path} is named for two outputs; give them different names")
@@ -125,7 +125,7 @@ def _check_writable(path: Path) -> None:
 
 def check_output(arguments: argparse.Namespace, path: Path) -> None:
     """Raises ``InputError`` if a file cannot be written, is an input of the command, or exists and ``--force`` is not given."""
-    if _is_device(path):
+    if is_device(path):
         return
     if path.is_dir():
         raise InputError(f"cannot write {path}: it is a folder")
@@ -159,10 +159,6 @@ def _check_resumable(arguments: argparse.Namespace, path: Path, folder: bool, ma
         raise InputError(
             f"{path} contains something that this command did not write; name another {'folder' if folder else 'file'}"
         )
-
-
-def _is_device(path: Path) -> bool:
-    return str(path).startswith("/dev/") or (path.exists() and not path.is_file() and not path.is_dir())
 
 
 def _named_paths(arguments: argparse.Namespace) -> Iterator[Path]:

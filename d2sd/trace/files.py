@@ -86,15 +86,20 @@ def writing(path: str | Path, also: type[Exception] = OSError) -> Iterator[None]
         raise InputError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from None
 
 
+def is_device(path: Path) -> bool:
+    """Returns whether a path is a device or a pipe."""
+    return str(path).startswith("/dev/") or (path.exists() and not path.is_file() and not path.is_dir())
+
+
 @contextmanager
 def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
     """Context manager that yields a binary file for writing. At its end, the file replaces ``path``; on failure, ``path`` is unchanged.
 
     Raises ``InputError`` if the file cannot be written.
     """
-    device = str(path).startswith("/dev/")  # devices and pipes are written directly, since they cannot be replaced
-    place = Path(path) if device else Path(os.path.realpath(path))
-    device = device or (place.exists() and not place.is_file())
+    path = Path(path)
+    device = is_device(path)  # written directly, since it cannot be replaced
+    place = path if device else Path(os.path.realpath(path))
     part = place if device else place.with_name(f".{place.name[:100]}.{os.getpid()}.part")
     with writing(path):
         try:

@@ -31,7 +31,7 @@ def test_port_variable_taken_or_invalid_is_refused(monkeypatch, name):
         taken.listen()
         for port in (str(taken.getsockname()[1]), "eighty", "0", "70000", "-1", "٣"):
             monkeypatch.setenv(name, port)
-            with pytest.raises(InputError, match=r"d2sd app --port 8123, or PORT=8123 make run$"):
+            with pytest.raises(InputError, match=r"d2sd app --host localhost --port 8123, or PORT=8123 make run$"):
                 visitors.listen_options()
 
 
@@ -53,7 +53,7 @@ def test_listen_options_follow_host_and_port_variables(monkeypatch):
 
 def test_host_variable_of_other_machine_is_refused(monkeypatch):
     monkeypatch.setenv("HOST", "192.0.2.1")  # reserved for documentation (RFC 5737)
-    with pytest.raises(InputError, match=r"^the page cannot listen on 192.0.2.1: .*; choose another host, such as"):
+    with pytest.raises(InputError, match=r"^the page cannot listen on 192.0.2.1: .*; choose another address: d2sd app"):
         visitors.listen_options()
 
 
