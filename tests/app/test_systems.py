@@ -89,7 +89,8 @@ def test_processor_without_model_name_is_named_by_its_architecture(monkeypatch):
 def test_taken_port_is_found_without_sharing_of_addresses(monkeypatch):
     """On Windows, a program with ``SO_REUSEADDR`` can take the port of another program."""
     options = []
-    monkeypatch.setattr(os, "name", "nt")
-    monkeypatch.setattr(visitors.socket.socket, "setsockopt", lambda _, *option: options.append(option))
-    assert visitors.listen_options()["server_name"]
+    with monkeypatch.context() as patched:  # pytest itself reads os.name
+        patched.setattr(os, "name", "nt")
+        patched.setattr(visitors.socket.socket, "setsockopt", lambda _, *option: options.append(option))
+        visitors.listen_options()
     assert visitors.socket.SO_REUSEADDR not in {name for _, name, *_ in options}
