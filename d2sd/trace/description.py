@@ -108,7 +108,7 @@ def _describe_nodes(chain: list[Node], wanted: str | None) -> str:
     words += f"  {node.proposer} drafter{_probability('', node.drafter_probability)}{_probability(', target', node.target_probability)}"
     if node.target_rank is not None and node.state != "unreached":
         words += f" (rank {node.target_rank + 1})"
-    return words + (f"; the target wanted {visible(wanted)}" if node.state == "rejected" and wanted is not None else "")
+    return words + (f"; the target chose {visible(wanted)}" if node.state == "rejected" and wanted is not None else "")
 
 
 def _probability(name: str, probability: float | None) -> str:
@@ -227,4 +227,4 @@ def work(step: StepDone) -> str:
     """Returns the committed tokens, verified nodes and, if known, time of a step as text."""
     spent = f" in {1e3 * seconds:.1f} ms" if (seconds := step.seconds.total) else ""
     tokens = len(step.committed)
-    return f"{tokens} token{'s' * (tokens != 1)} committed, {len(step.nodes)} nodes verified{spent}"
+    return f"{tokens} token{'s' * (tokens != 1)} written, {len(step.nodes)} nodes verified{spent}"

@@ -1,7 +1,7 @@
 // “When does it pay?”: costs of steps, points of the chart, and other K and γ.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { passes, savedWords } from "../../assets/viewer/bars.js";
+import { savedWords } from "../../assets/viewer/bars.js";
 import { MEASURED, PAPER } from "../../assets/viewer/constants.js";
 import { costParts, h200, meanCost, passCost, readWork } from "../../assets/viewer/machine.js";
 import { noPoints, pointsOf } from "../../assets/viewer/pays.js";
