@@ -203,7 +203,7 @@ function prepare(step, time) {
     formula: resampled ? [] : ["draft(", v("i"), ") = ", ...hat("1"), " … ", ...hat("i"), " + new tokens"],
     numbers: [
       ["K, re-drafts", branches.length],
-      ["tokens repeated by each", branches.map(({ prefix }) => prefix).join(", ")],
+      ["each starts after token", branches.map(({ prefix }) => prefix).join(", ")],
       ...(repeated.length ? [["repeat the first draft", repeated.join(", ")]] : []),
     ],
     asked: [

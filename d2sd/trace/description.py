@@ -24,7 +24,7 @@ def describe_step(step: StepDone, steps: int) -> Iterator[str]:
     steps: number of steps of the run.
     """
     yield f"step {step.step + 1} of {steps}: {work(step)}"
-    yield "committed  " + "  ".join(f"{visible(c.text)} ({c.proposer})" for c in step.committed)
+    yield "written  " + "  ".join(f"{visible(c.text)} ({c.proposer})" for c in step.committed)
     yield ""
     yield from _confidences(step)
     for number, branch in enumerate(step.branches, 1):

@@ -125,7 +125,7 @@ def test_text_between_two_lanes_is_framed_by_pointer_keys_and_choice(shown: Page
     page.locator("#race .piece").nth(3).hover()
     expect(told).not_to_contain_text("DFlash needed three steps")
     page.locator("#race .track[data-method=autoregressive] .name").click()  # replaces the lane that was chosen first
-    expect(page.locator("#race h2.result")).to_have_text("D²SD needs 14 steps where plain decoding needs 110.")
+    expect(page.locator("#race h2.result")).to_have_text("D²SD needs 14 steps where one by one needs 110.")
     page.locator("#race .about button").last.click()
     expect(view(page)).to_be_visible()
     expect(view(page)).to_have_attribute("data-pinned", re.compile(r"\d"))
