@@ -5,7 +5,7 @@ import { best, h, sum, table } from "../../assets/viewer/dom.js";
 import { term } from "../../assets/viewer/glossary.js";
 import { partsOf } from "../../assets/viewer/machine.js";
 import { timesWords } from "../../assets/viewer/numbers.js";
-import { STAGES, capital, fixed, passes } from "../../assets/viewer/words.js";
+import { STAGES, capital, fixed } from "../../assets/viewer/words.js";
 
 const NOT_CLEAN = "Not measured cleanly: other work kept this machine busy";
 const NEEDS_PLAIN = "To know this, tick “One by one” in ⋯ and race again";
@@ -18,7 +18,7 @@ export function raceTable(lanes, { plain, reference }) {
     ["Tokens/step α", "Mean acceptance length: tokens written per step, the large model’s own included"],
     ["Tokens/s", "Tokens written, divided by the time since the prompt was read"],
     ["Speedup", than("Tokens per second relative to one by one in this race")],
-    ["A step costs", than("The time of a step: α divided by the speedup. Drafting pays if α is larger than this cost")],
+    ["One-token passes", than("The cost of a step: α divided by the speedup. Drafting pays if α is larger")],
     ["Nodes/step", "Tree nodes that the large model checks in one pass, including the anchor"],
     ["Same text", reference && `Whether all tokens of the text are the same as with ${reference}`],
   ];
@@ -86,7 +86,7 @@ export function timedWords(lane) {
   return [
     ["Tokens/s", speed ? speed.toFixed(speed < 100 ? 1 : 0) : "—"],
     ["Speedup", gain === null ? "—" : `${gain.toFixed(2)}×`],
-    ["A step costs", gain === null ? "—" : passes(alpha / gain)],
+    ["One-token passes", gain === null ? "—" : fixed(alpha / gain, 1)],
   ];
 }
 

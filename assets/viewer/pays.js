@@ -267,7 +267,7 @@ export function paysView({ pays: host, root }, store, state, server, told) {
     const there = work ? costParts(h200(method), method, work) : null;
     const tokens = step.committed.map(({ text }) => text);
     const alone = { name: "one by one", tokens, brought: n, total: fixed(n, 1) };
-    const brings = `Step ${at + 1} brings ${countInWords(n, "token")} and reads ${step.nodes.size}. It costs, in one-token passes:`;
+    const brings = `Step ${at + 1} brings ${countInWords(n, "token")} and costs, in one-token passes:`;
     ofStep.replaceChildren(
       h("h3", {}, "Does this step pay? ", h("small", {}, brings)),
       barRows([alone, ...rowsOf(store, n, here, there)]),

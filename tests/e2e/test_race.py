@@ -100,7 +100,7 @@ def test_recorded_race_without_motion_shows_end_and_costs(shown: Page):
     words = "".join(page.locator("#race .piece").all_text_contents())
     assert words == race.lanes[race.methods.index("d2sd")].trace.text
     rows = page.locator("#race .costs .bar-row")
-    costs = page.locator("#race .figures td[data-name='A step costs']").all_text_contents()[1:]
+    costs = page.locator("#race .figures td[data-name='One-token passes']").all_text_contents()[1:]
     assert rows.locator(".value b").all_text_contents() == costs
     page.locator("#race-pays").click()
     expect(page.locator("#learn .words > h3")).to_have_text("When does it pay?")
