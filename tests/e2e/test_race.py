@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app import presets
-from app.methods import lane_title
+from app.methods import lane_title, ordered
 from app.race.run import recorded_race
 from tests.e2e.driving import choose_from, fold, open_tab, set_number, unfold, view, window
 
@@ -36,7 +36,7 @@ def replayed(browser, address: str):
 
 
 def choose(page: Page, *methods: str) -> None:
-    names = [lane_title(method) for method in methods]
+    names = [title for title, _ in ordered(methods)]
     unfold(page)
     for label in page.locator("#race-methods label:visible").all():
         label.locator("input").set_checked((label.text_content() or "").strip() in names)
