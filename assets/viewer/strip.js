@@ -307,7 +307,7 @@ export function stripView(host, tree, viewport, tooltip) {
           ? "Drawn at random: a second draft started here."
           : `${capital(`${rank ? `${ordinal(rank + 1)} ` : ""}likeliest`)} place: a second draft started here.`,
       i === boundary ? "The first draft did break here." : "",
-      "Click to re-draft from here.",
+      "Click to re-draft here.",
     ];
     const title = last ? `all = ${probability(full, 4)}` : `r(${i}) = ${probability(posterior[i], 4)}`;
     const meaning = last

@@ -140,7 +140,7 @@ export class TypedView extends Guessing {
     this.instead = button("Compare with the recorded text instead", {}, () => this.settle(RECORDED));
     this.result = h("ol.redrafted", { ariaLabel: "Your tokens" });
     this.facts = h("p.facts-of", {});
-    this.link = server && button("Copy a link that challenges others", {}, () => share.copy(this.challenge));
+    this.link = server && button("Copy link to challenge others", {}, () => share.copy(this.challenge));
     this.box = h(
       "div.guess.typed",
       { hidden: true, role: "group", ariaLabel: "Be the drafter" },

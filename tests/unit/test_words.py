@@ -18,7 +18,7 @@ EVERYWHERE = {
     r"\b(model|target|it) wanted\b": "chose",
     r"\bECE above chance\b": "calibration error beyond chance",
     r"\bRepaired\b": "rescued",
-    r"\bCopy challenge\b": "a link that challenges others",
+    r"\bCopy challenge\b": "Copy link to challenge others",
 }
 # "target" and "plain decoding" are words of commands and settings, and "brings … costs" of “When does it pay?”
 ON_PAGE = {
