@@ -36,7 +36,7 @@ SWITCH_THEME = """() => {
 
 
 SHOW_WORDS = "() => document.dispatchEvent(new CustomEvent('explorer:words'))"
-TAGLINE = "A small model guesses ahead, the large one checks in one pass: same text, fewer passes."
+TAGLINE = "D²SD drafts twice, then the large model checks once: the same text in fewer passes."
 
 
 def theme() -> gr.themes.Base:

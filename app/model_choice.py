@@ -30,6 +30,12 @@ FOLLOW_BLOCK = """(gamma, budget, current, trained) => {
   return [budget === current ? size : budget, size];
 }"""
 
+OPEN_FOLDER = """model => {
+  if (model !== "folder") return;
+  document.querySelector("#fold button[aria-expanded=false]")?.click();
+  document.querySelector("#folder :is(input, textarea)").focus();
+}"""
+
 
 def method_picker(methods: Collection[str], value: str, elem_id: str, tab: str) -> gr.Dropdown:
     """Returns the list of methods of a tab, the main methods first."""
@@ -109,7 +115,9 @@ def build_models(model: gr.Dropdown) -> dict[str, gr.components.Component]:
         return *shown, without_paths(sentence), gr.Textbox(summary, visible=bool(summary))
 
     changed = [model.change, vp.change, folder.blur, folder.submit]
-    gr.on(changed, describe, [model, folder, vp], [group, folder, second, plan], **AT_ONCE)
+    wired: Any = ([model, folder, vp], [group, folder, second, plan])
+    gr.on(changed, describe, *wired, **AT_ONCE)
+    model.input(describe, *wired, **AT_ONCE).then(None, model, None, js=OPEN_FOLDER, **AT_ONCE)
     return {"model": model, "folder": folder, "vp": vp}
 
 

@@ -28,6 +28,7 @@ import d2sd
 from app import machine, presets
 from app.machine import ON_ZERO_GPU
 from app.visitors import public, without_paths
+from d2sd.bench.timings import bandwidth
 from d2sd.errors import InputError, require
 from d2sd.folders.configs import trained_block_size
 from d2sd.folders.loading import load_models
@@ -43,6 +44,7 @@ FIELDS = ("name", *PARTS, "dtype")
 MAX_BYTES = 200_000
 MAX_TEXT = 300
 FOLDER = "folder"  # value in the list of models for a folder of the user
+_bandwidth = cache(bandwidth)
 ROOM = 1.2  # needed memory (weights, drafters and caches) ÷ size of the target's weights
 
 # Published targets with a drafter of z-lab, and their parameters in billions, from the model cards.
@@ -150,7 +152,9 @@ def label(models: ModelSet) -> str:
     elif models.source == "bundled":
         remark = "bundled"
     elif not (remark or torch.cuda.is_available() or ON_ZERO_GPU or _is_bundled(models.target)):
-        remark = "on the CPU: slow"
+        # a pass takes at least the time of reading the weights
+        ms = 1000 * (_weight_bytes(models) or 0) / _bandwidth(torch.device("cpu"), 1)
+        remark = f"about {ms:.{int(ms < 9.95)}f} ms a token on this CPU" if ms else None
     return f"{title} ({remark})" if remark else title
 
 
@@ -177,7 +181,8 @@ def _weight_bytes(models: ModelSet) -> float | None:
     """Returns the size of the target's weights in bytes, from its model card or folder; None if unknown."""
     if models.source == "published":
         return PUBLISHED[models.name][1] * 1e9 * SIZES[models.dtype or "float32"]
-    files = Path(models.target).glob("*.safetensors") if is_folder(models.target) else ()
+    config = _stored_config(models.target)
+    files = config.parent.glob("*.safetensors") if config else ()
     return float(sum(file.stat().st_size for file in files)) or None
 
 

@@ -38,7 +38,6 @@ CHOOSE_SIZE = """(size, budget, own) => {
   return [size === "quickest", size === "full" || budget === own ? null : budget];
 }"""
 SHOW_SIZE = "(quickest, budget) => (quickest ? 'quickest' : budget ? 'limited' : 'full')"
-ABLE = f"{presets.BUNDLED} {presets.TINY}"
 
 
 class Controls(NamedTuple):
@@ -140,17 +139,12 @@ def _build_bar(bar: gr.Column) -> Controls:
         )
         inputs["cost_aware"] = gr.Checkbox(False, label=ALL["cost_aware"].label, visible=False)
         inputs |= build_models(picker)
-        able = gr.Markdown(ABLE, elem_id="able", visible=model_at_start == presets.BUNDLED)
 
         def suit(chosen: str) -> list[Any]:
             has_examples = chosen in presets.OWN
-            return [
-                gr.Markdown(visible=has_examples),
-                gr.Dataset(visible=has_examples),
-                gr.Dataset(visible=not has_examples),
-            ]
+            return [gr.Dataset(visible=has_examples), gr.Dataset(visible=not has_examples)]
 
-        inputs["model"].change(suit, inputs["model"], [able, *examples], **AT_ONCE)
+        inputs["model"].change(suit, inputs["model"], examples, **AT_ONCE)
         inputs["method"] = method
         _method_settings(inputs, method)
         follow_model(inputs["model"], inputs["chat"], inputs["block_size"], inputs["second_block_size"])
@@ -185,7 +179,7 @@ def _examples(prompt: gr.Textbox, model: str, visible: bool) -> gr.Dataset:
         [[text] for text in texts.values()],
         [prompt],
         visible=visible,
-        label="Examples",
+        label=f"{model} {presets.TINY}, for example:" if model == presets.BUNDLED else "Examples",
         elem_id=f"examples-{model}",
         example_labels=list(texts),
     ).dataset

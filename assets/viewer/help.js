@@ -7,7 +7,7 @@ import { STAGE_NAMES } from "./stages.js";
 
 export const STORY = 1; // the first chapter of Learn
 const OPENING =
-  "A small model guesses ahead. A large model checks all guesses in one pass and keeps those that it would have written itself: the same text, in fewer passes.";
+  "A drafter guesses ahead. The large model checks all guesses in one pass and accepts those that it would have written itself: the same text, in fewer passes.";
 
 const KEYS = [
   ["← →", "previous, next step"],

@@ -1,6 +1,6 @@
 // Results of a run: the sentence of the last line, the clock of a step, and the totals.
 
-import { STAGES, count, fixed, milliseconds, percent, visible } from "./words.js";
+import { STAGES, count, fixed, milliseconds, passes, percent, visible } from "./words.js";
 import { button, emit, h, remember, remembered, sum } from "./dom.js";
 import { h200, meanCost, partsOf } from "./machine.js";
 import { judged } from "./store.js";
@@ -21,7 +21,7 @@ export function gist(
   if (!length) return [];
   const state = live ? " so far" : cut ? " · the run was stopped early" : "";
   const run = `${count(tokens, "token")} in ${count(length, "pass")}${state}`;
-  if (method === "autoregressive") return [{ text: `${run}: plain decoding writes one token per pass` }];
+  if (method === "autoregressive") return [{ text: `${run}: written one by one` }];
   if (!cycle) return [{ text: run }];
   if (cycle.disturbed) return [{ text: `${run} · not measured cleanly: other work kept this machine busy` }];
   const { gain, cost } = cycle;
@@ -32,7 +32,7 @@ export function gist(
     quickest === null ? "" : ` · “Quickest here”: ${timesWords(quickest)} in an earlier run`,
     elsewhere === null ? "" : ` · An 8B model on an H200: about ${timesWords(elsewhere, "")}`,
   ];
-  const costs = ` on ${place}, where a step costs ${fixed(cost, 1)} passes${others.join("")}`;
+  const costs = ` on ${place}, where a step costs ${passes(cost)}${others.join("")}`;
   return [{ text: `${run} · ` }, speed, { text: costs }];
 }
 
@@ -45,7 +45,7 @@ export function timesWords(gain, than = "one by one") {
 }
 
 /** Seconds of the shown step (`own`) and of its tokens by plain decoding (`plain`), and the cost of its pass of the large model (`pass`)
- *  in passes over one token; null if a time is unknown or was disturbed. */
+ *  in one-token passes; null if a time is unknown or was disturbed. */
 export function clockOf({ baseline, disturbed }, step) {
   const own = step ? sum(step.seconds) : 0;
   return own && baseline && !disturbed
@@ -76,7 +76,7 @@ export function clockView(host, store) {
   return { uses: ["step", "secret", "data"], show };
 }
 
-/** The mean step of a run: its `cost` in passes over one token, the `parts` of this cost by stage, the tokens it `brought`, and the
+/** The mean step of a run: its `cost` in one-token passes, the `parts` of this cost by stage, the tokens it `brought`, and the
  *  speedup over plain decoding (`gain`); null if not timed. */
 export function cycleOf(store) {
   const { timed, gain } = speedsOf(store);
@@ -138,15 +138,12 @@ export function totalsOf(store) {
     ],
     ["tokens read a step", fixed(nodes / steps, 1)],
     [
-      "repaired drafts",
+      "rescued drafts",
       cases
         ? `${outcomes.repaired} of ${cases} partly rejected (${percent(outcomes.repaired / cases)})`
         : "none predicted",
     ],
-    [
-      "gained a re-draft",
-      redrafts ? `${fixed(gained / redrafts, 2)} (${gained} tokens by ${redrafts})` : "no re-drafts",
-    ],
+    ["tokens per re-draft", redrafts ? `${fixed(gained / redrafts, 2)} (${gained} by ${redrafts})` : "no re-drafts"],
     ["time by stage", all ? times.join(" · ") : "no times"],
   ];
 }

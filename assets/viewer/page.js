@@ -181,7 +181,7 @@ function legend() {
     item("second drafter", "second", picture(box(6))),
     item("the large model", "target", picture(s("polygon.shape", { points: "-11,0 -6,-6 6,-6 11,0 6,6 -6,6" }))),
     item("accepted: filled, on a thick line", "accepted", picture(s("path.thick", { d: "M-13 0H13" }), box(3))),
-    item("rejected: the large model wanted another token", "rejected", picture(box(3))),
+    item("rejected: the large model chose another token", "rejected", picture(box(3))),
     item("where the first draft broke", "truth", picture(s("path", { d: "M0-8V8" }))),
     item(
       "a second draft starts here: the first draft was expected to break after this token",

@@ -147,14 +147,14 @@ export function quizVerdict({ draft: { texts }, boundary, selected, random }, gu
     );
   };
   const none = (at) => at > texts.length;
-  const fact = none(truth) ? "no token was wrong" : `the first wrong token was ${named(truth)}`;
+  const fact = none(truth) ? "no token was rejected" : `${named(truth)} was rejected`;
   const expected = selected.length && !random ? selected[0] + 1 : null;
   const drafter =
     expected === null
       ? ""
       : expected === truth
         ? " The drafter expected this too."
-        : ` The drafter expected ${none(expected) ? "no wrong token" : `it to be ${named(expected)}`}.`;
+        : ` The drafter expected ${none(expected) ? "no rejection" : named(expected)}.`;
   return {
     right: guess === truth,
     byFlag: expected === truth,
@@ -174,7 +174,7 @@ export function draftedNode(step, node, by) {
 
 export class QuizView extends Guessing {
   question = {
-    title: "Which token of the first draft is the first wrong one?",
+    title: "Which token of the first draft is rejected?",
     more: "Click it, or type its position.",
   };
 

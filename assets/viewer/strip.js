@@ -15,7 +15,7 @@ export const BANDS = {
 const VALUE = 36; // pixels: width of a number under a triangle
 const TITLED = 92; // pixels: width of the titles at the left
 const FREE = 4; // pixels at the left without a number
-const INVITED = 170; // pixels: width of the invitation at the right
+const INVITED = 190; // pixels: width of the invitation at the right
 const CLOSED = "the draft ends the text here";
 const TITLES = [
   ["How sure the", "drafter was"],
@@ -70,7 +70,7 @@ export function stripView(host, tree, viewport, tooltip) {
   function summary() {
     const { selected, levels } = step;
     if (levels.length)
-      return `${levelWords(step)} ${levels.map((l, at) => `Level ${at + 1}: ${inTree(l)} of ${l.best.length} kept nodes are in the tree.`).join(" ")}`;
+      return `${levelWords(step)} ${levels.map((l, at) => `Level ${at + 1}: ${inTree(l)} of ${l.best.length} continued nodes are in the tree.`).join(" ")}`;
     const named = step.random ? "Places drawn at random" : "Expected to break, likeliest first";
     const expected = selected.length ? `${named}: ${joined(selected.map((kept) => afterToken(kept)))}. ` : "";
     return `${SURE}. ${expected}${boundaryWords(step)}`;
@@ -208,7 +208,7 @@ export function stripView(host, tree, viewport, tooltip) {
     });
     const end = xOf(step.posterior.length + 0.5);
     if (!narrow && step.closed === null && !xs.some((x) => x > end - INVITED))
-      group.append(s("text.invitation", { x: end, y: band.values }, "click a place: what if?"));
+      group.append(s("text.invitation", { x: end, y: band.values }, "click a place to re-draft there"));
     return group;
   }
 
@@ -260,11 +260,11 @@ export function stripView(host, tree, viewport, tooltip) {
     return h(
       "div",
       {},
-      h("b", {}, `Level ${number}: pass ${number} of the drafter`),
+      h("b", {}, `Level ${number}: draft pass ${number}`),
       h(
         "p",
         {},
-        `${count(level.scored, "candidate")} scored by the probability of the whole path. The next pass continues the best ${level.best.length}:`,
+        `${count(level.scored, "candidate")} scored by the probability of the whole path. The next one continues the best ${level.best.length}:`,
       ),
       h("ol", {}, ...level.best.slice(0, 6).map(row)),
     );
@@ -307,11 +307,11 @@ export function stripView(host, tree, viewport, tooltip) {
           ? "Drawn at random: a second draft started here."
           : `${capital(`${rank ? `${ordinal(rank + 1)} ` : ""}likeliest`)} place: a second draft started here.`,
       i === boundary ? "The first draft did break here." : "",
-      "Click: what if a second draft had started here?",
+      "Click to re-draft here.",
     ];
     const title = last ? `all = ${probability(full, 4)}` : `r(${i}) = ${probability(posterior[i], 4)}`;
     const meaning = last
-      ? "Estimated probability that the whole first draft is right."
+      ? "Estimated probability that the whole first draft is accepted."
       : `Estimated probability that the first draft breaks ${afterToken(i)}.`;
     return h("div", {}, h("b", {}, title), h("p", {}, [meaning, ...notes].filter(Boolean).join(" ")));
   }

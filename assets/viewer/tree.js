@@ -193,10 +193,15 @@ export function treeView(page, state, tooltip, viewport) {
     first,
     at,
     stub,
+    chip,
     ...label
   }) {
     const named = first && { "data-draft": draftOf(first), "data-at": first.id };
     const text = s("text", { class: kind, x, y: y + down, ...named }, ...label.words);
+    if (chip) {
+      const box = { x: x + label.width - small(chip), y: y + down - 14, width: small(chip), height: 18, rx: 3 };
+      return s("g.ghost", {}, s("rect", box), text);
+    }
     if (!stub) return text;
     const area = s("rect", { x: x - stubWidth(), y: y + down - 20, width: label.width + stubWidth(), height: 30 });
     return s("g.more", { "data-branch": at }, s("path.edge", { d: stub(y) }), area, text);
@@ -335,7 +340,7 @@ export function treeView(page, state, tooltip, viewport) {
     const away = layout.lanes.get(at) < 0 ? -1 : 1;
     const side = free[away] < high * k + PILL && free[-away] > free[away] ? -away : away;
     const hidden = [...lanes.keys()].filter((id) => !layout.lanes.has(id)).map((id) => step.nodes.get(id));
-    const under = side > 0 && [...lanes.keys()].some((id) => broken.get(id)) ? BELOW[1] - BELOW[0] : 0; // room for “wanted …”
+    const under = side > 0 && [...lanes.keys()].some((id) => broken.get(id)) ? BELOW[1] - BELOW[0] : 0; // room for “instead …”
     const spans = new Map(); // by y: the first and the last depth
     for (const { id, depth } of hidden) {
       const lane = lanes.get(id);

@@ -32,7 +32,7 @@ export function chainLabel({ step, columns, widths, small }, chain, lines) {
   const other = draft && !draft.resampled ? (draft.base > 0 ? "third draft" : "second draft") : "another draft";
   const full = draft?.prefix === at.depth - 1 ? `${other} from here` : `${other} started earlier`;
   const names = main ? ["first draft", ""] : draft ? [full, other, ""] : ["another guess", ""];
-  const brought = won ? `${won} ${step.sampled ? "drawn" : "right"}` : "";
+  const brought = won ? `${won} accepted` : "";
   const [left, right] = [columns.x(-0.5), columns.x(step.columns - 0.5)];
   const first = columns.x(at.depth) - widths.get(at.id) / 2;
   for (const name of names) {
@@ -176,14 +176,16 @@ export function labelsOf(tree, layout) {
     const [words, x] = [share(p), columns.x(depth)];
     beside(id, { kind: "ghost odds", of: id }, [[words, BELOW, x - small(words) / 2]]);
   }
-  for (const [id, wanted] of tree.broken) {
-    if (!wanted || !layout.lanes.has(id)) continue;
+  for (const [id, token] of tree.broken) {
+    if (!token || !layout.lanes.has(id)) continue;
     const left = columns.x(nodeOf(step, id).depth) - widths.get(id) / 2;
-    const said = [`${step.sampled ? "drawn" : "wanted"} ${wanted}`, wanted];
+    const chip = `\u2004${token}\u2004`; // spaces that SVG does not trim
     beside(
       id,
-      { kind: "ghost", of: id },
-      said.flatMap((words) => [BELOW, ABOVE].map((zone) => [words, zone, left, left - 60, left + 40])),
+      { kind: "under", of: id, chip },
+      [`instead ${chip}`, chip].flatMap((words) =>
+        [BELOW, ABOVE].map((zone) => [words, zone, left, left - 60, left + 40]),
+      ),
     );
   }
   for (const { at, count } of more.filter((one) => goesOn.has(one.at))) {

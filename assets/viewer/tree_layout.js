@@ -2,7 +2,7 @@
 
 import { BONUS, nodeOf } from "./step.js";
 import { best, clamp, sum } from "./dom.js";
-import { quoted } from "./words.js";
+import { visible } from "./words.js";
 
 const MOST_CHAINS = 64; // more never fit on a screen
 const SHOWN = 2; // tokens shown of a branch that was not accepted
@@ -234,7 +234,7 @@ export function columnsThatMatter(step, node) {
   return [...chosen, 0, ...wrong.slice(0, 1), end, ...wrong.slice(1), 1, deepest, ...path, 2, 3];
 }
 
-/** The important rejected tokens, by node: the first draft's token at the boundary, with the token that the target wanted there; and the
+/** The important rejected tokens, by node: the first draft's token at the boundary, with the token that the target chose there; and the
  *  rejected token after the accepted path, with "" because the bonus token stands beside it. */
 export function brokenTokens(step) {
   const last = step.accepted.at(-1) ?? 0;
@@ -250,8 +250,8 @@ export function brokenTokens(step) {
   const ofFirstDraft = rejected.find(({ candidates }) => candidates.includes(0));
   const broken = new Map(behind && (!ofFirstDraft || ofFirstDraft.parent !== last) ? [[behind.id, ""]] : []);
   if (!ofFirstDraft) return broken;
-  const wanted = step.choices.get(ofFirstDraft.parent).text;
-  return broken.set(ofFirstDraft.id, quoted(wanted.replace(/^ (?=\S)/, ""), 12));
+  const { text } = step.choices.get(ofFirstDraft.parent);
+  return broken.set(ofFirstDraft.id, visible(text.replace(/^ (?=\S)/, ""), 12));
 }
 
 /** The next node in a direction: up and down across lanes, left and right along the path. `lanes`: lanes of the drawn nodes. */

@@ -69,11 +69,7 @@ export function typedSentence({ tokens, accepted, wanted, cut }) {
   const next =
     wanted === null
       ? "; there the recorded text ends"
-      : accepted === tokens.length
-        ? `; the large model continues with ${quoted(wanted)}`
-        : accepted
-          ? `; then the large model wanted ${quoted(wanted)}`
-          : `; the large model wanted ${quoted(wanted)}`;
+      : `; the large model ${accepted === tokens.length ? "continues with" : "chose"} ${quoted(wanted)}`;
   const of =
     accepted === tokens.length
       ? accepted === 1
@@ -144,7 +140,7 @@ export class TypedView extends Guessing {
     this.instead = button("Compare with the recorded text instead", {}, () => this.settle(RECORDED));
     this.result = h("ol.redrafted", { ariaLabel: "Your tokens" });
     this.facts = h("p.facts-of", {});
-    this.link = server && button("Copy challenge", {}, () => share.copy(this.challenge));
+    this.link = server && button("Copy link to challenge others", {}, () => share.copy(this.challenge));
     this.box = h(
       "div.guess.typed",
       { hidden: true, role: "group", ariaLabel: "Be the drafter" },

@@ -277,7 +277,7 @@ def operations(works: dict[str, Callable[[], object]]) -> dict[str, int]:
 
 @torch.inference_mode()
 def pass_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) -> list[Row]:
-    """Returns one row for a plain step, one for a draft, and one for each tree size in ``TREES``, after ``context`` tokens.
+    """Returns one row for a one-token pass, one for a draft, and one for each tree size in ``TREES``, after ``context`` tokens.
 
     In a row, ``ms`` is the time of the pass including the choice of tokens, and ``floor_ms`` the time of its matrix products alone.
 
@@ -297,7 +297,7 @@ def pass_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) 
     size = config.block_size or 1
     cases: list[tuple[str, PackedLayers, int, Callable[[], object]]] = []
     for nodes in (1, *TREES):
-        name = "plain step" if nodes == 1 else f"tree of {nodes}"
+        name = "one-token pass" if nodes == 1 else f"tree of {nodes}"
         cases.append((name, packed, nodes, partial(verify, verifier, path_tree(nodes))))
     draft = partial(drafter.draft, 1, [()], size, 1)
     cases.insert(1, (f"draft of γ = {size}", drafting, size - drafter.shift, draft))

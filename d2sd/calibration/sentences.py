@@ -295,14 +295,14 @@ class ComparedFigure(NamedTuple):
 COMPARED = {
     "tokens": ComparedFigure("Tokens a step", decimal, signed_decimal, COUNTED),
     "speed": ComparedFigure("Tokens a second", partial(digits, places=0), partial(change, places=0), COUNTED),
-    "first": ComparedFigure("Right in the first draft", decimal, signed_decimal, COUNTED),
+    "first": ComparedFigure("Accepted of the first draft", decimal, signed_decimal, COUNTED),
     "nodes": ComparedFigure("Tokens read a step", partial(digits, places=1), partial(change, places=1), COUNTED),
     "hit": ComparedFigure("Boundary found", percent, signed, POINTS),
     "repaired": ComparedFigure("Rescued drafts", percent, signed, POINTS),
-    "redraft": ComparedFigure("Tokens of a re-draft", digits, change, COUNTED),
+    "redraft": ComparedFigure("Tokens per re-draft", digits, change, COUNTED),
     "gap": ComparedFigure("Accepted − confidence", signed, signed, POINTS),
     "brier": ComparedFigure("Brier score", digits, change, RATED),
-    "ece_above_chance": ComparedFigure("ECE above chance", digits, change, RATED),
+    "ece_above_chance": ComparedFigure("Calibration error beyond chance", digits, change, RATED),
 }
 TOO_FEW = "An interval needs at least four prompts or blocks of text."
 

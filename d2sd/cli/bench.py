@@ -56,7 +56,7 @@ GPU_CONTEXTS = (1024, 8192, 32768)
 CPU_CONTEXT = (128,)
 GPU_REPEATS = 20
 FORMULA = (
-    "floor = bytes ÷ bandwidth. A plain step reads the weights of the target's layers and LM head, and the target's keys and values "
+    "floor = bytes ÷ bandwidth. A one-token pass reads the weights of the target's layers and LM head, and the target's keys and values "
     "of the context. A cycle reads these bytes, the weights of both drafters, the LM head two more times, and the drafters' keys and "
     "values of the context. The bandwidth is measured with a copy in the same run and counts bytes read and written."
 )
@@ -351,7 +351,7 @@ def _gpu_body(result: dict[str, Any]) -> str:
         f"# Stage times: {result['shape']} on {result['provenance']['device']}",
         f"Random weights, {result['method']} with γ = {result['block_size']} and K = {result['num_branches']}, "
         f"medians of {result['repeats']} runs; a dash means not measured. Cycles and steps of plain decoding include "
-        "everything that a generation does in a step, including events. Random drafts are rejected, so a cycle commits one "
+        "everything that a generation does in a step, including events. Random drafts are rejected, so a cycle writes one "
         "token. A cycle that runs on the device moves the cache rows of a whole block, even if fewer tokens are accepted.",
         _table(rows),
         f"{FORMULA} Measured: {result['floor']['bytes_per_second'] / 1e9:.1f} GB/s.",

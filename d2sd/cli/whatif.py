@@ -419,11 +419,11 @@ def _compare_with_log(traces: Sequence[Trace], outcomes: Sequence[ReplayOutcome]
         if step is not None and step < min(len(served), len(outcome.committed)):
             yield (
                 f"The first step that differs is step {step + 1} of run {run}, after {1 + sum(served[:step])} tokens of output: the server "
-                f"committed {served[step]}, and with the local drafter, {outcome.committed[step]} would be committed."
+                f"wrote {served[step]}, and with the local drafter, {outcome.committed[step]} would be written."
             )
             break
     else:
-        yield "Every step of the server committed as many tokens as with the local drafter."
+        yield "Every step of the server wrote as many tokens as with the local drafter."
     if others := sum(outcome.others for outcome in outcomes):
         yield (
             f"{others} of {sum(len(trace.token_ids) for trace in traces)} tokens differ from the choice of the local target, so the server's "

@@ -23,7 +23,7 @@ from d2sd.trace.text import aligned, escaped
 MOST_TENSORS, MOST_NAMES, MOST_CHARACTERS = 12, 6, 80  # limits of the comparison with a reference
 MARKS = {"good": "ok", "note": "note", "fault": "FAULT"}
 CONVENTIONS = (
-    "α: tokens committed per step, with the bonus token that the target adds, so at least 1. Brackets: 95% intervals over prompts.",
+    "α: tokens written per step, with the bonus token that the target adds, so at least 1. Brackets: 95% intervals over prompts.",
     "Acceptance by position counts only the steps that accepted all earlier tokens. It is not accepted ÷ drafted tokens, which falls as γ grows.",
     "Expected: the mean probability that the drafter, or its confidence head, gave to these tokens.",
     "γ counts the anchor: a block has γ − 1 drafted tokens.",
@@ -165,7 +165,7 @@ def _tried(findings: Findings, full: bool) -> Iterator[str]:
         helps, failed = len(findings.helping) or "none", sum(t.failure is not None for t in findings.trials)
         rest = f"; {failed} could not be tried" * bool(failed) + "; `d2sd doctor --full` lists them all" * (not full)
         yield f"Of {count(len(findings.trials), 'change')} tried, one at a time, {helps} raised α clearly{rest}."
-        yield "Gain: change of committed tokens per draft, over all positions of the texts."
+        yield "Gain: change of tokens written per draft, over all positions of the texts."
     if shown:
         yield ""
         yield from _table(("change", "α", "gain", ""), *map(_trial, shown))

@@ -81,7 +81,7 @@ def headline(report: Report) -> Iterator[Stat]:
         return
     hits = "" if ranks.used.value is None else f"; boundary found in {percent(ranks.used.value)}"
     yield Stat(
-        "Repaired",
+        "Rescued drafts",
         percent(ranks.repaired.value),
         f"{_range(ranks.repaired, percent)} of {count(ranks.chosen, 'step')}{hits}",
         "Share of steps in which a re-draft began exactly at the rejection boundary and added tokens. Only steps with re-drafts and a "

@@ -67,10 +67,11 @@ def test_list_of_models_says_why_some_cannot_run(monkeypatch):
     monkeypatch.setattr(models.torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(models, "hub_answers", lambda: True)
     monkeypatch.setattr(machine, "memory", lambda: 16e9)
+    monkeypatch.setattr(models, "_bandwidth", lambda *_: 2e10)
     labels = {value: label for label, value in model_choice.model_picker().choices}
     assert labels["tiny"] == "tiny (bundled)"
     assert labels[presets.DSPARK] == presets.DSPARK
-    assert labels["Qwen/Qwen3-4B"] == "Qwen/Qwen3-4B (on the CPU: slow)"
+    assert labels["Qwen/Qwen3-4B"] == "Qwen/Qwen3-4B (about 400 ms a token on this CPU)"
     why = "its weights take 16 GB, and this machine has no CUDA GPU and only 16 GB of free memory"
     assert labels[LARGE] == f"{LARGE} ({why})"
     with pytest.raises(InputError, match=f"^{LARGE}: {why}; choose other models$"):

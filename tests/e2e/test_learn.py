@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from app import presets
+from d2sd.trace.run import Origin
 from tests.e2e.driving import PHONE, pin, view
 from tests.scripts.node import chapters_of
 
@@ -49,7 +50,8 @@ SEEN = {
 def told():
     """The number of the step that Learn explains, and its chapters."""
     run = presets.opening()
-    return run.instructive, chapters_of(run.lines(outcomes=True))[run.instructive]["chapters"]
+    steps = chapters_of(run.segment(origin=Origin(recorded=True)).splitlines())
+    return run.instructive, steps[run.instructive]["chapters"]
 
 
 @pytest.fixture

@@ -30,17 +30,17 @@ test("the quiz asks about drafted steps with a known boundary and judges the gue
   assert.deepEqual(quizVerdict(step, 3), {
     right: true,
     byFlag: true,
-    words: "Right: the first wrong token was “help”. The drafter expected this too.",
+    words: "Right: “help” was rejected. The drafter expected this too.",
   });
   assert.equal(
     quizVerdict({ ...step, boundary: 1, selected: [4] }, 3).words,
-    "You chose “help”; the first wrong token was “will”. The drafter expected no wrong token.",
+    "You chose “help”; “will” was rejected. The drafter expected no rejection.",
   );
   assert.equal(
     quizVerdict({ ...step, boundary: 4, random: true, draft: { texts: ["a", "b", "a"] } }, 3).words,
-    "You chose “a” (3); no token was wrong.",
+    "You chose “a” (3); no token was rejected.",
   );
-  assert.match(quizVerdict(step, 5).words, /^You chose none; the first wrong/);
+  assert.match(quizVerdict(step, 5).words, /^You chose none; “help” was rejected/);
 });
 
 test("a question shows the first draft only, and nothing that tells its fate", () => {
@@ -160,15 +160,15 @@ test("compared judges typed words by the recorded text when there is no server",
   assert.equal(typedSentence(over), "1 of your 2 tokens was accepted; there the recorded text ends.");
 });
 
-test("typedSentence counts accepted tokens and names the token that the large model wanted", () => {
+test("typedSentence counts accepted tokens and names the token that the large model chose", () => {
   const tokens = [{}, {}, {}];
   assert.equal(
     typedSentence({ tokens, accepted: 2, wanted: " on", cut: false }),
-    "2 of your 3 tokens were accepted; then the large model wanted “␣on”.",
+    "2 of your 3 tokens were accepted; the large model chose “␣on”.",
   );
   assert.equal(
     typedSentence({ tokens, accepted: 0, wanted: " on", cut: false }),
-    "None of your 3 tokens were accepted; the large model wanted “␣on”.",
+    "None of your 3 tokens were accepted; the large model chose “␣on”.",
   );
   assert.match(
     typedSentence({ tokens, accepted: 3, wanted: " on", cut: true }),

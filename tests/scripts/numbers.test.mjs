@@ -19,14 +19,14 @@ const words = (...given) =>
 
 const NO_TIMES = { first_draft: 0, second_draft: 0, tree: 0, verify: 0, commit: 0 };
 
-test("gist compares with plain decoding, and states a speed only where times are known and undisturbed", () => {
+test("gist compares with one by one, and states a speed only where times are known and undisturbed", () => {
   const run = { header: { method: "d2sd", hardware: { device: "cpu" } }, sums: { tokens: 39 }, length: 10 };
   const slow = { cost: 5.4, gain: 0.722 };
   assert.equal(words(run, { cost: 1.8, gain: 2.17 }), "39 tokens in 10 passes · 2.2 times as fast as one by one");
   assert.equal(words({ ...run, live: true }, null), "39 tokens in 10 passes so far");
   assert.equal(
     words(run, slow, 1.2, 2.75),
-    "39 tokens in 10 passes · 1.4 times slower than one by one on this CPU, where a step costs 5.4 passes" +
+    "39 tokens in 10 passes · 1.4 times slower than one by one on this CPU, where a step costs 5.4 one-token passes" +
       " · “Quickest here”: 1.2 times as fast as one by one in an earlier run · An 8B model on an H200: about 2.8 times as fast",
   );
   assert.deepEqual(
@@ -34,7 +34,7 @@ test("gist compares with plain decoding, and states a speed only where times are
     [undefined], // no bold number
   );
   assert.match(words(run, { ...slow, disturbed: true }), / · not measured cleanly: /);
-  assert.match(words({ ...run, header: { method: "autoregressive" } }, null), /plain decoding/);
+  assert.match(words({ ...run, header: { method: "autoregressive" } }, null), /written one by one/);
   assert.equal(words({ ...run, length: 0 }, null), "");
 });
 
@@ -122,9 +122,9 @@ test("totalsOf returns the totals of a run, and says which are not known", () =>
     ["tokens a step, α", "3.00"],
     ["tokens a second", "62.5, 50.0 with drawing, 25.0 one by one"],
     ["tokens read a step", "6.0"],
-    ["repaired drafts", "2 of 4 partly rejected (50%)"],
-    ["gained a re-draft", "0.50 (6 tokens by 12)"],
-    ["time by stage", "first draft 25% · verify 75%"],
+    ["rescued drafts", "2 of 4 partly rejected (50%)"],
+    ["tokens per re-draft", "0.50 (6 by 12)"],
+    ["time by stage", "draft 25% · verify 75%"],
   ]);
   const bare = {
     ...RUN,
