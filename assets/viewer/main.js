@@ -81,9 +81,10 @@ class Explorer {
     // games
     const share = shareView(store, state, pictureMaker({ tree, strip, viewport, colours: root }), server);
     this.quiz = new QuizView(root, store, state);
-    this.typed = new TypedView({ root, store, state, server, share, rival: address.beat });
+    this.typed = new TypedView({ root, store, state, words: this.words, server, share, rival: address.beat });
     this.games = [this.quiz, this.typed];
-    page.games.append(...this.games.map(({ box }) => box));
+    page.games.append(this.quiz.box);
+    page.text.after(this.typed.box);
     page.actions.append(share.box);
     tree.answered = (depth) => this.quiz.asking && (this.quiz.guess(depth), true);
 
@@ -95,8 +96,9 @@ class Explorer {
     // in the order in which they are drawn: each may use what those before it have drawn
     this.views = [
       page,
-      ...this.games,
+      this.quiz,
       words,
+      this.typed,
       tree,
       strip,
       clockView(page.clock, store),
@@ -157,6 +159,7 @@ class Explorer {
    * `place`: the place among the stages of the shown step, null for the whole step (`moving`: whether it is not null); `stage`: the stage
    * at this place.
    * `summary`: the step in words; `quiet`: whether screen readers skip it, as while following or playing.
+   * `yours`: the user's own draft of the step with its result, or null.
    * `headline`: replaces the result of the step during a game or before the first step.
    */
   scene() {
@@ -185,9 +188,16 @@ class Explorer {
       place: this.player.drawnAt(place),
       moving: place !== null,
       stage: stageAt(step, place),
+      yours: secret ? null : this.typed.lane,
       summary: step && !secret ? stepSummary(step, store.length, store.live || store.waiting.length > 0) : "",
       quiet: now.previewed !== null || following || place !== null,
-      headline: secret ? (this.games.find((game) => game.asking)?.question ?? NO_QUESTION) : step ? null : this.reading,
+      headline: secret
+        ? (this.games.find((game) => game.asking)?.question ?? NO_QUESTION)
+        : !step
+          ? this.reading
+          : place === null && this.typed.lane
+            ? this.typed.here.headline
+            : null,
       notice: store.failed ?? (this.lost || otherText(store, now.mark)),
       empty,
       waits: this.toPlay && !store.complete && !store.live,

@@ -125,7 +125,7 @@ export class Page {
   /** Shows the result of the step, or `instead` the `title` and the text (`more`) of a stage or a question. */
   showSentence(step, instead = null) {
     const { title, pieces, read } = instead
-      ? { title: instead.title, pieces: [{ text: instead.more }] }
+      ? { pieces: [{ text: instead.more }], ...instead }
       : step
         ? stepStory(step)
         : { title: "", pieces: [] };

@@ -130,8 +130,9 @@ export class State {
     this.choose({ resting: stays, pinned: null, previewed: null, node: null });
   }
 
+  /** Previews a step, but none in a game: what it hides depends on the step. */
   preview(step, kept = {}) {
-    if (step !== this.now.previewed) this.set({ previewed: step, ...kept });
+    if (step !== this.now.previewed && !this.now.game) this.set({ previewed: step, ...kept });
   }
 
   move(by) {
