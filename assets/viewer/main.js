@@ -81,7 +81,7 @@ class Explorer {
     // games
     const share = shareView(store, state, pictureMaker({ tree, strip, viewport, colours: root }), server);
     this.quiz = new QuizView(root, store, state);
-    this.typed = new TypedView({ root, store, state, words: this.words, server, share, rival: address.beat });
+    this.typed = new TypedView({ root, store, state, written: this.words.tokens, server, share, rival: address.beat });
     this.games = [this.quiz, this.typed];
     page.games.append(this.quiz.box);
     page.text.after(this.typed.box);

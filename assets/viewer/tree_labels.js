@@ -160,7 +160,7 @@ export function labelsOf(tree, layout) {
     const [{ id }] = own;
     const left = columns.x(1) - widths.get(id) / 2;
     const words = `your draft${yours.accepted ? `, ${yours.accepted} accepted` : ""}`;
-    beside(id, { kind: "ghost yours", of: id }, [[words, ABOVE, left, start, end]]);
+    beside(id, { kind: `ghost yours${yours.accepted ? " won" : ""}`, of: id }, [[words, ABOVE, left, start, end]]);
   }
   const notes = [...unreadAfter(step)].map(([id, count]) => [id, `${count} not read`]);
   if (yours?.cut) notes.push([own.at(-1).id, `+ ${yours.cut} more`]);

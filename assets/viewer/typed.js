@@ -2,9 +2,10 @@
 // compared with the recorded text. Then the tree shows them as a lane above the recorded drafts from the same anchor.
 
 import { button, h, sum } from "./dom.js";
-import { capital, count, fixed, inWords, quoted } from "./words.js";
+import { capital, count, fixed, inWords } from "./words.js";
 import { Guessing } from "./quiz.js";
 import { typedNodes } from "./step.js";
+import { wantedWords } from "./tree_layout.js";
 
 const MOST_TYPED = 400; // characters; the server's limit
 const MOST_TOKENS = 512; // recorded tokens to compare with
@@ -64,23 +65,19 @@ const readTyped = ({ texts, probabilities, accepted, wanted, cut }) => ({
 /** The result as a headline: the accepted tokens of the user, of the first draft (`first`) and of the whole tree (`all`). */
 export function typedHeadline({ tokens, accepted, wanted, cut }, first, all) {
   const number = (n) => (n ? inWords(n) : "none");
-  const next =
-    wanted === null
-      ? [{ text: "There the recorded text ends." }]
-      : [
-          {
-            text: `${accepted === tokens.length ? "Then the large model continues with" : "There the large model wanted"} `,
-          },
-          { text: quoted(wanted), kind: "target" },
-          { text: "." },
-        ];
+  const goesOn = accepted === tokens.length ? "continues with" : "wanted";
+  const next = [
+    { text: `${accepted ? "Then the" : "The"} large model ${goesOn} ` },
+    { text: wantedWords(wanted ?? ""), kind: "target" },
+    { text: "." },
+  ];
   const more = [
-    all > first ? ` With all drafts of the step: ${number(all)}.` : "",
+    all > first ? ` Of the whole tree: ${number(all)}.` : "",
     cut ? ` ${count(cut, "more token")} did not fit into the draft.` : "",
   ];
   return {
     title: `${capital(number(accepted))} of your tokens accepted, ${number(first)} of the first draft.`,
-    pieces: [...next, { text: more.join("") }],
+    pieces: [...(wanted === null ? [{ text: "There the recorded text ends." }] : next), { text: more.join("") }],
   };
 }
 
@@ -91,13 +88,13 @@ export function scoreSentence(answers, rival) {
   const beat = rival === null ? "" : `o beat: ${fixed(rival, 2)}`;
   if (steps < 2) return beat && `T${beat} accepted tokens a step.`;
   const mean = (key) => fixed(sum(answers.map((one) => one[key])) / steps, 2);
-  const whole = mean("all") === mean("first") ? "" : `, all drafts ${mean("all")}`;
+  const whole = mean("all") === mean("first") ? "" : `, whole tree ${mean("all")}`;
   return `Accepted tokens a step, over ${steps} steps: you ${mean("mine")}, first draft ${mean("first")}${whole}${beat && `; t${beat}`}.`;
 }
 
 const HINT = "what comes next?";
 const RECORDED = "Compared with the recorded text, which is the large model’s text at temperature 0.";
-const VERIFIED = "Verified by the large model at temperature 0, in one pass over the text and your tokens.";
+const VERIFIED = "Verified by the large model at temperature 0.";
 const SAMPLED =
   "Above temperature 0 the large model draws its tokens at random, so it is not known which of your tokens it would have accepted. Run the prompt at temperature 0 to be its drafter.";
 const NO_TOKENS =
@@ -111,11 +108,11 @@ export class TypedView extends Guessing {
     more: "Type into the text what comes next. Enter verifies, Escape ends.",
   };
 
-  /** `words`: the view of the text; `server(event, data)` sends an event, null without a server; `share` copies links; `rival`: accepted
+  /** `written`: the elements of the text's tokens, by step; `server(event, data)` sends an event, null without a server; `share` copies links; `rival`: accepted
    *  tokens a step to beat, or null. */
-  constructor({ root, store, state, words, server, share, rival }) {
+  constructor({ root, store, state, written, server, share, rival }) {
     super(root, store, state, "draft");
-    Object.assign(this, { words, server, rival, number: 0 });
+    Object.assign(this, { written, server, rival, number: 0 });
     this.field = h("span.typing", {
       contenteditable: "plaintext-only",
       role: "textbox",
@@ -129,17 +126,17 @@ export class TypedView extends Guessing {
       onkeydown: (event) => this.press(event),
     });
     this.verify = button("Verify", {}, () => this.submit());
-    this.tokens = h("ol.spoken", { ariaLabel: "Your tokens" });
-    this.link = server && button("Copy challenge", {}, () => share.copy(this.challenge));
+    this.names = h("ol.spoken", { ariaLabel: "Your tokens" });
+    this.link = server && button("Copy challenge", { class: "quiet" }, () => share.copy(this.challenge));
     this.box = h(
       "div.guess.typed",
       { hidden: true, role: "group", ariaLabel: "Be the drafter" },
-      this.said,
-      this.tokens,
       this.verify,
       this.next,
       this.link,
-      button("End", {}, () => this.toggle(false)),
+      button("End", { class: "quiet" }, () => this.toggle(false)),
+      this.said,
+      this.names,
     );
   }
 
@@ -225,7 +222,7 @@ export class TypedView extends Guessing {
   show({ typed, waiting }) {
     const { asking, refusal, field, here, open } = this;
     const { shown } = this.state;
-    const [token] = (asking && this.words.tokens[shown]) || [];
+    const [token] = (asking && this.written[shown]) || [];
     if (!token) field.remove();
     else if (token.previousSibling !== field) token.before(field);
     if (!this.showState()) return;
@@ -239,7 +236,7 @@ export class TypedView extends Guessing {
     const told = here ? `${here.source} ${score}` : asking ? score : "Nothing was drafted in this step.";
     this.said.textContent = refusal || reads || told;
     const names = this.lane ? [...typedNodes(this.lane).values()].map(({ name }) => h("li", {}, name)) : [];
-    this.tokens.replaceChildren(...names);
+    this.names.replaceChildren(...names);
     if (this.looking) this.look();
   }
 }

@@ -171,15 +171,15 @@ test("typedHeadline says how many tokens of each draft were accepted, and what t
   };
   assert.equal(
     said({}, 4, 8),
-    "Two of your tokens accepted, four of the first draft. There the large model wanted “␣on”. With all drafts of the step: eight.",
+    "Two of your tokens accepted, four of the first draft. Then the large model wanted “on”. Of the whole tree: eight.",
   );
   assert.equal(
     said({ accepted: 0 }, 0, 0),
-    "None of your tokens accepted, none of the first draft. There the large model wanted “␣on”.",
+    "None of your tokens accepted, none of the first draft. The large model wanted “on”.",
   );
   assert.match(
     said({ accepted: 3, cut: 2 }, 3, 3),
-    /^Three of your tokens .* Then the large model continues with “␣on”\. 2 more tokens did not fit into the draft\.$/,
+    /^Three of your tokens .* Then the large model continues with “on”\. 2 more tokens did not fit into the draft\.$/,
   );
   assert.match(said({ wanted: null }, 1, 1), /first draft\. There the recorded text ends\.$/);
 });
@@ -200,14 +200,14 @@ test("typedNodes are a chain from the anchor, named by their fate", () => {
   assert.equal(typedNodes({ tokens, accepted: 3, wanted: null }).get("you 4").state, "unreached");
 });
 
-test("scoreSentence compares the user with the first draft and all drafts over several steps", () => {
+test("scoreSentence compares the user with the first draft and the whole tree over several steps", () => {
   const told = [
     { mine: 1, first: 4, all: 8 },
     { mine: 2, first: 0, all: 0 },
   ];
   assert.equal(
     scoreSentence(told, null),
-    "Accepted tokens a step, over 2 steps: you 1.50, first draft 2.00, all drafts 4.00.",
+    "Accepted tokens a step, over 2 steps: you 1.50, first draft 2.00, whole tree 4.00.",
   );
   assert.match(scoreSentence([told[1], told[1]], 2.5), /you 2\.00, first draft 0\.00; to beat: 2\.50\.$/);
   assert.equal(scoreSentence([told[1]], 2.5), "To beat: 2.50 accepted tokens a step.");
