@@ -23,7 +23,7 @@ import { finderView, timelineView } from "./timeline.js";
 import { treeView } from "./tree.js";
 import { TypedView } from "./typed.js";
 import { Viewport } from "./viewport.js";
-import { count } from "./words.js";
+import { count, plain } from "./words.js";
 
 const FOOT = 8; // pixels free below the view
 const READING = { title: "Reading the prompt …", more: "" };
@@ -171,6 +171,8 @@ class Explorer {
     const step = secret ? askedStep(recorded) : again ? redrawn(recorded, now.seed) : recorded;
     const place = here && step ? now.place : null;
     const told = this.told && shown !== null ? shown + (again ? 0 : 1) : null;
+    const typed = secret ? null : this.typed.told;
+    const words = typed ? `${typed.headline.title} ${plain(typed.headline.pieces)} ` : "";
     const empty = store.key === null || (!store.received && !store.early.size);
     return {
       ...now,
@@ -188,15 +190,15 @@ class Explorer {
       place: this.player.drawnAt(place),
       moving: place !== null,
       stage: stageAt(step, place),
-      yours: secret ? null : this.typed.lane,
-      summary: step && !secret ? stepSummary(step, store.length, store.live || store.waiting.length > 0) : "",
+      yours: typed?.result ?? null,
+      summary: step && !secret ? words + stepSummary(step, store.length, store.live || store.waiting.length > 0) : "",
       quiet: now.previewed !== null || following || place !== null,
       headline: secret
         ? (this.games.find((game) => game.asking)?.question ?? NO_QUESTION)
         : !step
           ? this.reading
-          : place === null && this.typed.lane
-            ? this.typed.here.headline
+          : place === null && typed
+            ? typed.headline
             : null,
       notice: store.failed ?? (this.lost || otherText(store, now.mark)),
       empty,

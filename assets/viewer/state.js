@@ -132,7 +132,8 @@ export class State {
 
   /** Previews a step, but none in a game: what it hides depends on the step. */
   preview(step, kept = {}) {
-    if (step !== this.now.previewed && !this.now.game) this.set({ previewed: step, ...kept });
+    const previewed = this.now.game ? null : step;
+    if (previewed !== this.now.previewed) this.set({ previewed, ...kept });
   }
 
   move(by) {

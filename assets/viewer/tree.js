@@ -30,17 +30,20 @@ const yoursOf = ({ yours }) => (yours ? [...yours.nodes.values()] : []);
 /** Three maps by node: its word, its font size, and the width of its shape. */
 function nodeWords(step, columns, padding, family) {
   const [words, sizes, widths] = [new Map(), new Map(), new Map()];
-  const put = (id, depth, value, bold, around) => {
+  // `closer`: whether words may use the room around them: the columns are not made for them
+  const put = (id, depth, value, bold, around, closer = false) => {
     const column = columns.width(depth);
-    const fitted = fitLabel(value, column - padding.gap - around, bold, family, columns.slim);
+    const spared = closer ? PADDING.tight.gap + PADDING.tight.node : padding.gap + around;
+    const fitted = fitLabel(value, column - spared, bold, family, closer || columns.slim);
     const blank = columns.slim && (column < WORDLESS || fitted.width + around > column - 1);
     words.set(id, blank ? "" : fitted.words);
     sizes.set(id, fitted.size);
     const least = fitted.words === BYTES ? 22 : padding.least;
-    widths.set(id, blank ? Math.min(DOT, column - 1) : Math.max(least, Math.ceil(fitted.width) + around));
+    const width = Math.max(least, Math.ceil(fitted.width) + around);
+    widths.set(id, blank ? Math.min(DOT, column - 1) : closer ? Math.min(width, column - PADDING.tight.gap) : width);
   };
   for (const node of [...step.nodes.values(), ...step.left, ...yoursOf(step)])
-    put(node.id, node.depth, node.text, node.state === "accepted", padding.node);
+    put(node.id, node.depth, node.text, node.state === "accepted", padding.node, node.proposer === "yours");
   if (step.bonus) put(BONUS, step.bonus.depth, step.bonus.text, true, padding.target);
   return { words, sizes, widths };
 }
@@ -233,7 +236,7 @@ export function treeView(page, state, tooltip, viewport) {
   }
 
   function extent() {
-    const ids = [0, ...step.accepted, BONUS].filter((id) => layout.lanes.has(id));
+    const ids = [0, ...yoursOf(step).map(({ id }) => id), ...step.accepted, BONUS].filter((id) => layout.lanes.has(id));
     const ys = ids.map(yOf);
     const deepest = step.bonus ? step.bonus.depth : Math.max(0, ...step.accepted.map((id) => step.nodes.get(id).depth));
     const left = xOf(-0.5);

@@ -62,7 +62,7 @@ export function fitLabel(value, room, bold, family, smaller = false) {
     const width = measure(words, nodeFont(bold, { size, family }));
     if (width <= room || most < 3) return { words, width, size };
     if (smaller && size > CAPTION) size = CAPTION;
-    else most = Math.min(most, [...words].length) - 1;
+    else most = Math.max(1, Math.min(most, [...words].length) - 1);
   }
 }
 

@@ -1,5 +1,5 @@
-// Be the drafter: the user types the next tokens into the text, and the target accepts or rejects them one by one. Without a target they are
-// compared with the recorded text. Then the tree shows them as a lane above the recorded drafts from the same anchor.
+// Be the drafter: the user types the next tokens into the text, and the target accepts or rejects them one by one. Without a target they
+// are compared with the recorded text. Then the tree shows them as a lane above the recorded drafts from the same anchor.
 
 import { button, h, sum } from "./dom.js";
 import { capital, count, fixed, inWords } from "./words.js";
@@ -72,11 +72,11 @@ export function typedHeadline({ tokens, accepted, wanted, cut }, first, all) {
     { text: "." },
   ];
   const more = [
-    all > first ? ` Of the whole tree: ${number(all)}.` : "",
+    all > first ? ` The whole tree: ${number(all)}.` : "",
     cut ? ` ${count(cut, "more token")} did not fit into the draft.` : "",
   ];
   return {
-    title: `${capital(number(accepted))} of your tokens accepted, ${number(first)} of the first draft.`,
+    title: `You: ${number(accepted)} accepted. The first draft: ${number(first)}.`,
     pieces: [...(wanted === null ? [{ text: "There the recorded text ends." }] : next), { text: more.join("") }],
   };
 }
@@ -85,11 +85,11 @@ export function typedHeadline({ tokens, accepted, wanted, cut }, first, all) {
  *  the whole tree (`all`); `rival`: a score to beat, or null. */
 export function scoreSentence(answers, rival) {
   const steps = answers.length;
-  const beat = rival === null ? "" : `o beat: ${fixed(rival, 2)}`;
-  if (steps < 2) return beat && `T${beat} accepted tokens a step.`;
+  const beat = rival === null ? "" : `to beat: ${fixed(rival, 2)}`;
+  if (steps < 2) return beat && `${capital(beat)} accepted tokens a step.`;
   const mean = (key) => fixed(sum(answers.map((one) => one[key])) / steps, 2);
   const whole = mean("all") === mean("first") ? "" : `, whole tree ${mean("all")}`;
-  return `Accepted tokens a step, over ${steps} steps: you ${mean("mine")}, first draft ${mean("first")}${whole}${beat && `; t${beat}`}.`;
+  return `Accepted tokens a step, over ${steps} steps: you ${mean("mine")}, first draft ${mean("first")}${whole}${beat && `; ${beat}`}.`;
 }
 
 const HINT = "what comes next?";
@@ -108,8 +108,8 @@ export class TypedView extends Guessing {
     more: "Type into the text what comes next. Enter verifies, Escape ends.",
   };
 
-  /** `written`: the elements of the text's tokens, by step; `server(event, data)` sends an event, null without a server; `share` copies links; `rival`: accepted
-   *  tokens a step to beat, or null. */
+  /** `written`: the elements of the text's tokens, by step; `server(event, data)` sends an event, null without a server; `share` copies
+   *  links; `rival`: accepted tokens a step to beat, or null. */
   constructor({ root, store, state, written, server, share, rival }) {
     super(root, store, state, "draft");
     Object.assign(this, { written, server, rival, number: 0 });
@@ -122,11 +122,11 @@ export class TypedView extends Guessing {
       "data-hint": HINT,
       ariaLabel: "The words that come next",
       ariaPlaceholder: HINT,
-      oninput: () => state.set({ typed: this.field.textContent.slice(0, MOST_TYPED) }),
+      oninput: () => state.set({ typed: this.field.textContent }),
       onkeydown: (event) => this.press(event),
     });
     this.verify = button("Verify", {}, () => this.submit());
-    this.names = h("ol.spoken", { ariaLabel: "Your tokens" });
+    this.names = h("ol.names", { ariaLabel: "Your tokens" });
     this.link = server && button("Copy challenge", { class: "quiet" }, () => share.copy(this.challenge));
     this.box = h(
       "div.guess.typed",
@@ -180,9 +180,9 @@ export class TypedView extends Guessing {
     this.looking = true;
   }
 
-  /** The typed draft of the shown step with its result, which the tree draws; null without one. */
-  get lane() {
-    return (this.on && this.here?.result) || null;
+  /** The answer for the shown step; null without one. */
+  get told() {
+    return (this.on && this.here) || null;
   }
 
   /** Focuses what is used next, after an answer or a new question. */
@@ -220,7 +220,7 @@ export class TypedView extends Guessing {
   }
 
   show({ typed, waiting }) {
-    const { asking, refusal, field, here, open } = this;
+    const { asking, refusal, field, told, open } = this;
     const { shown } = this.state;
     const [token] = (asking && this.written[shown]) || [];
     if (!token) field.remove();
@@ -233,10 +233,11 @@ export class TypedView extends Guessing {
     if (this.link) this.link.hidden = Boolean(refusal);
     const score = scoreSentence(this.guesses, this.rival);
     const reads = asking && waiting?.step === shown && "The large model reads your tokens …";
-    const told = here ? `${here.source} ${score}` : asking ? score : "Nothing was drafted in this step.";
-    this.said.textContent = refusal || reads || told;
-    const names = this.lane ? [...typedNodes(this.lane).values()].map(({ name }) => h("li", {}, name)) : [];
-    this.names.replaceChildren(...names);
+    const words = told ? `${told.source} ${score}` : asking ? score : "Nothing was drafted in this step.";
+    this.said.textContent = refusal || reads || words;
+    const nodes = told ? [...typedNodes(told.result).values()] : [];
+    this.names.hidden = !told;
+    this.names.replaceChildren(...nodes.map(({ name }) => h("li", {}, name)));
     if (this.looking) this.look();
   }
 }

@@ -171,17 +171,14 @@ test("typedHeadline says how many tokens of each draft were accepted, and what t
   };
   assert.equal(
     said({}, 4, 8),
-    "Two of your tokens accepted, four of the first draft. Then the large model wanted “on”. Of the whole tree: eight.",
+    "You: two accepted. The first draft: four. Then the large model wanted “on”. The whole tree: eight.",
   );
-  assert.equal(
-    said({ accepted: 0 }, 0, 0),
-    "None of your tokens accepted, none of the first draft. The large model wanted “on”.",
-  );
+  assert.equal(said({ accepted: 0 }, 0, 0), "You: none accepted. The first draft: none. The large model wanted “on”.");
   assert.match(
     said({ accepted: 3, cut: 2 }, 3, 3),
-    /^Three of your tokens .* Then the large model continues with “on”\. 2 more tokens did not fit into the draft\.$/,
+    /^You: three accepted.* Then the large model continues with “on”\. 2 more tokens did not fit into the draft\.$/,
   );
-  assert.match(said({ wanted: null }, 1, 1), /first draft\. There the recorded text ends\.$/);
+  assert.match(said({ wanted: null }, 1, 1), /first draft: one\. There the recorded text ends\.$/);
 });
 
 test("typedNodes are a chain from the anchor, named by their fate", () => {
