@@ -215,7 +215,7 @@ export class TypedView extends Guessing {
     const all = counts.first + counts.second;
     const headline = typedHeadline(result, first, all);
     this.state.set({ waiting: null, typed: "" });
-    this.answer(step, { right: result.accepted >= first, mine: result.accepted, first, all, result, headline, source });
+    this.answer(step, { mine: result.accepted, first, all, result, headline, source });
     this.looking = true;
   }
 
