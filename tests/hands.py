@@ -43,7 +43,7 @@ PRESSED = {
     "#begin-quiz": 4,
     "#be-the-drafter": 3,
     ".guess button": 8,
-    ".typed input": 2,
+    "#text .typing": 2,
     ".share": 2,
     ".why-open": 5,
     ".pays .passes": 3,

@@ -56,7 +56,11 @@ export function nodeCard(step, id) {
       ...targetRows(step, step.bonus),
     );
   }
-  const node = step.nodes.get(id);
+  const node = nodeOf(step, id);
+  if (node.name) {
+    const words = h("p", { class: node.state }, node.name);
+    return h("div.card", {}, words, node.p === null ? "" : meter("large model", node.p, "target"));
+  }
   const card = h(
     "div.card",
     {},

@@ -23,7 +23,7 @@ const KEYS = [
   [".", "full screen"],
   ["T", "present: only sentence and drawing, twice as large"],
   ["Q", "quiz: guess where the first draft is rejected; answer with 1 to 9, Enter on a token, or 0 for nowhere"],
-  ["B", "be the drafter: write the tokens that come next; Enter verifies them"],
+  ["B", "be the drafter: type into the text what comes next; Enter verifies it, Shift + Enter starts a line, Esc ends"],
   [
     "Tab",
     "go to the positions under the drawing where a second draft can start; ← → choose one, Enter shows what a second draft from there would have added",

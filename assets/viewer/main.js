@@ -23,7 +23,7 @@ import { finderView, timelineView } from "./timeline.js";
 import { treeView } from "./tree.js";
 import { TypedView } from "./typed.js";
 import { Viewport } from "./viewport.js";
-import { count } from "./words.js";
+import { count, plain } from "./words.js";
 
 const FOOT = 8; // pixels free below the view
 const READING = { title: "Reading the prompt …", more: "" };
@@ -81,9 +81,10 @@ class Explorer {
     // games
     const share = shareView(store, state, pictureMaker({ tree, strip, viewport, colours: root }), server);
     this.quiz = new QuizView(root, store, state);
-    this.typed = new TypedView({ root, store, state, server, share, rival: address.beat });
+    this.typed = new TypedView({ root, store, state, written: this.words.tokens, server, share, rival: address.beat });
     this.games = [this.quiz, this.typed];
-    page.games.append(...this.games.map(({ box }) => box));
+    page.games.append(this.quiz.box);
+    page.text.after(this.typed.box);
     page.actions.append(share.box);
     tree.answered = (depth) => this.quiz.asking && (this.quiz.guess(depth), true);
 
@@ -95,8 +96,9 @@ class Explorer {
     // in the order in which they are drawn: each may use what those before it have drawn
     this.views = [
       page,
-      ...this.games,
+      this.quiz,
       words,
+      this.typed,
       tree,
       strip,
       clockView(page.clock, store),
@@ -157,6 +159,7 @@ class Explorer {
    * `place`: the place among the stages of the shown step, null for the whole step (`moving`: whether it is not null); `stage`: the stage
    * at this place.
    * `summary`: the step in words; `quiet`: whether screen readers skip it, as while following or playing.
+   * `yours`: the user's own draft of the step with its result, or null.
    * `headline`: replaces the result of the step during a game or before the first step.
    */
   scene() {
@@ -168,6 +171,8 @@ class Explorer {
     const step = secret ? askedStep(recorded) : again ? redrawn(recorded, now.seed) : recorded;
     const place = here && step ? now.place : null;
     const told = this.told && shown !== null ? shown + (again ? 0 : 1) : null;
+    const typed = secret ? null : this.typed.told;
+    const words = typed ? `${typed.headline.title} ${plain(typed.headline.pieces)} ` : "";
     const empty = store.key === null || (!store.received && !store.early.size);
     return {
       ...now,
@@ -185,9 +190,16 @@ class Explorer {
       place: this.player.drawnAt(place),
       moving: place !== null,
       stage: stageAt(step, place),
-      summary: step && !secret ? stepSummary(step, store.length, store.live || store.waiting.length > 0) : "",
+      yours: typed?.result ?? null,
+      summary: step && !secret ? words + stepSummary(step, store.length, store.live || store.waiting.length > 0) : "",
       quiet: now.previewed !== null || following || place !== null,
-      headline: secret ? (this.games.find((game) => game.asking)?.question ?? NO_QUESTION) : step ? null : this.reading,
+      headline: secret
+        ? (this.games.find((game) => game.asking)?.question ?? NO_QUESTION)
+        : !step
+          ? this.reading
+          : place === null && typed
+            ? typed.headline
+            : null,
       notice: store.failed ?? (this.lost || otherText(store, now.mark)),
       empty,
       waits: this.toPlay && !store.complete && !store.live,

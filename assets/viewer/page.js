@@ -4,6 +4,7 @@ import { SETTINGS } from "./constants.js";
 import { button, h, s, text } from "./dom.js";
 import { stepStory } from "./explain.js";
 import { STAGE_NAMES, stageWords } from "./stages.js";
+import { hatching } from "./tree_shapes.js";
 import { count, methodName, visible } from "./words.js";
 
 const READ = "The limit B: only the likeliest drafted tokens are verified, because every token takes time";
@@ -125,7 +126,7 @@ export class Page {
   /** Shows the result of the step, or `instead` the `title` and the text (`more`) of a stage or a question. */
   showSentence(step, instead = null) {
     const { title, pieces, read } = instead
-      ? { title: instead.title, pieces: [{ text: instead.more }] }
+      ? { pieces: [{ text: instead.more }], ...instead }
       : step
         ? stepStory(step)
         : { title: "", pieces: [] };
@@ -182,6 +183,7 @@ function legend() {
     item("the large model", "target", picture(s("polygon.shape", { points: "-11,0 -6,-6 6,-6 11,0 6,6 -6,6" }))),
     item("accepted: filled, on a thick line", "accepted", picture(s("path.thick", { d: "M-13 0H13" }), box(3))),
     item("rejected: the large model chose another token", "rejected", picture(box(3))),
+    item("your own draft, in “Be the drafter”", "yours", picture(box(3), hatching(20, 12))),
     item("where the first draft broke", "truth", picture(s("path", { d: "M0-8V8" }))),
     item(
       "a second draft starts here: the first draft was expected to break after this token",

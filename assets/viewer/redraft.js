@@ -107,9 +107,9 @@ export class Redraft {
   }
 }
 
-/** List item for a token of a draft: its text, its probability `p` (or null), and its fate. The first `accepted` tokens were accepted;
+/** List item for a token of a draft: its text, its probability `p`, and its fate. The first `accepted` tokens were accepted;
  *  the next one was rejected if another token was `wanted`. */
-export function tokenItem({ text: words, p }, at, { accepted, wanted }, most = 14) {
+function tokenItem({ text: words, p }, at, { accepted, wanted }) {
   const [state, said] =
     at < accepted
       ? ["right", "accepted"]
@@ -119,8 +119,8 @@ export function tokenItem({ text: words, p }, at, { accepted, wanted }, most = 1
   return h(
     "li",
     { class: state },
-    h("bdi", {}, visible(words, most)),
-    p === null ? "" : ` ${probability(p)}`,
+    h("bdi", {}, visible(words, 14)),
+    ` ${probability(p)}`,
     h("span.spoken", {}, ` ${said}`),
   );
 }

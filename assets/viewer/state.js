@@ -130,8 +130,10 @@ export class State {
     this.choose({ resting: stays, pinned: null, previewed: null, node: null });
   }
 
+  /** Previews a step, but none in a game: what it hides depends on the step. */
   preview(step, kept = {}) {
-    if (step !== this.now.previewed) this.set({ previewed: step, ...kept });
+    const previewed = this.now.game ? null : step;
+    if (previewed !== this.now.previewed) this.set({ previewed, ...kept });
   }
 
   move(by) {

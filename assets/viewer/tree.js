@@ -1,7 +1,7 @@
 // Draws the draft tree of the shown step. x is the position in the block; lanes come from tree_layout.js, labels and the distances of
 // lanes from tree_labels.js.
 
-import { BONUS, nodeOf } from "./step.js";
+import { BONUS, nodeOf, typedNodes } from "./step.js";
 import {
   Columns,
   WORDLESS,
@@ -13,7 +13,7 @@ import {
   nextNode,
   nodesOf,
 } from "./tree_layout.js";
-import { BYTES, PADDING, PILL, columnNeeds, edgePath, fitLabel, measure, nodeShape } from "./tree_shapes.js";
+import { BYTES, PADDING, PILL, columnNeeds, edgePath, fitLabel, hatching, measure, nodeShape } from "./tree_shapes.js";
 import { AIR, BELOW, BROKE_HEIGHT, clearOf, labelsOf, laneRows } from "./tree_labels.js";
 import { nodeCard } from "./details.js";
 import { draftOf } from "./stages.js";
@@ -25,20 +25,25 @@ const STUB = 16; // pixels: length of the line at the cut of a branch
 const PITCH = PILL + 8; // pixels between the rows of an opened branch
 const LINGER = 200; // ms for which a branch stays open after the pointer has left
 
+const yoursOf = ({ yours }) => (yours ? [...yours.nodes.values()] : []);
+
 /** Three maps by node: its word, its font size, and the width of its shape. */
 function nodeWords(step, columns, padding, family) {
   const [words, sizes, widths] = [new Map(), new Map(), new Map()];
-  const put = (id, depth, value, bold, around) => {
+  // `closer`: whether words may use the room around them: the columns are not made for them
+  const put = (id, depth, value, bold, around, closer = false) => {
     const column = columns.width(depth);
-    const fitted = fitLabel(value, column - padding.gap - around, bold, family, columns.slim);
+    const spared = closer ? PADDING.tight.gap + PADDING.tight.node : padding.gap + around;
+    const fitted = fitLabel(value, column - spared, bold, family, closer || columns.slim);
     const blank = columns.slim && (column < WORDLESS || fitted.width + around > column - 1);
     words.set(id, blank ? "" : fitted.words);
     sizes.set(id, fitted.size);
     const least = fitted.words === BYTES ? 22 : padding.least;
-    widths.set(id, blank ? Math.min(DOT, column - 1) : Math.max(least, Math.ceil(fitted.width) + around));
+    const width = Math.max(least, Math.ceil(fitted.width) + around);
+    widths.set(id, blank ? Math.min(DOT, column - 1) : closer ? Math.min(width, column - PADDING.tight.gap) : width);
   };
-  for (const node of [...step.nodes.values(), ...step.left])
-    put(node.id, node.depth, node.text, node.state === "accepted", padding.node);
+  for (const node of [...step.nodes.values(), ...step.left, ...yoursOf(step)])
+    put(node.id, node.depth, node.text, node.state === "accepted", padding.node, node.proposer === "yours");
   if (step.bonus) put(BONUS, step.bonus.depth, step.bonus.text, true, padding.target);
   return { words, sizes, widths };
 }
@@ -81,14 +86,14 @@ export function treeView(page, state, tooltip, viewport) {
 
   /** `secret`: whether the outcome of the step is hidden; then no branch is cut. `moving`: whether the animation opens the branches. */
   function show(now) {
-    const { fresh, whole, secret, widened, present, node, summary } = (scene = now);
+    const { fresh, whole, secret, widened, present, node, yours, summary } = (scene = now);
     svg.ariaLabel = summary || "Draft tree";
     wholeSwitch.ariaPressed = whole;
     narrow = viewport.size.width < NARROW && !widened;
-    const needed = [now.step, fresh, whole || secret, widened, present, narrow ? node : null];
+    const needed = [now.step, yours, fresh, whole || secret, widened, present, narrow ? node : null];
     const same = needed.every((value, at) => value === drawn[at]);
     if (!same) {
-      step = now.step;
+      step = yours ? { ...now.step, yours: { ...yours, nodes: typedNodes(yours) } } : now.step;
       drawStep(!whole && !secret, present ? LARGE : 1);
     }
     if (!step || !viewport.size.width) return;
@@ -144,6 +149,7 @@ export function treeView(page, state, tooltip, viewport) {
       main,
       (some) => rowsOf(some).bottom - rowsOf(some).top <= room,
       (more) => columns.depth(moreX(more.at) + small(moreWords(more)) + AIR) - 0.5,
+      yoursOf(step),
     );
     branches = new Map();
     for (const { at, chain } of layout.more.values())
@@ -169,9 +175,9 @@ export function treeView(page, state, tooltip, viewport) {
   function draw() {
     const [edges, strong] = ["edges", "edges strong"].map((name) => s("g", { class: name }));
     const [nodes, labels] = ["nodes", "labels"].map((name) => s("g", { class: name }));
-    const shown = [...step.nodes.values()].filter((node) => layout.lanes.has(node.id));
+    const shown = [...yoursOf(step), ...step.nodes.values()].filter((node) => layout.lanes.has(node.id));
     for (const node of shown) nodes.append(drawNode(node));
-    for (const node of shown) if (node.parent >= 0) (node.state === "accepted" ? strong : edges).append(drawEdge(node));
+    for (const node of shown) if (node.depth) (node.state === "accepted" ? strong : edges).append(drawEdge(node));
     if (layout.lanes.has(BONUS)) {
       const draft = draftOf(step.nodes.get(step.bonus.parent));
       nodes.append(nodeGroup({ ...step.bonus, kind: "target", draft }));
@@ -235,7 +241,7 @@ export function treeView(page, state, tooltip, viewport) {
   }
 
   function extent() {
-    const ids = [0, ...step.accepted, BONUS].filter((id) => layout.lanes.has(id));
+    const ids = [0, ...yoursOf(step).map(({ id }) => id), ...step.accepted, BONUS].filter((id) => layout.lanes.has(id));
     const ys = ids.map(yOf);
     const deepest = step.bonus ? step.bonus.depth : Math.max(0, ...step.accepted.map((id) => step.nodes.get(id).depth));
     const left = xOf(-0.5);
@@ -283,6 +289,7 @@ export function treeView(page, state, tooltip, viewport) {
         "data-branch": branches.get(id),
       },
       nodeShape(kind, widths.get(id), text ? PILL : DOT),
+      kind === "yours" && hatching(widths.get(id), text ? PILL : DOT),
       s("text", { class: `label${sizes.get(id) === CAPTION ? " low" : ""}`, y: 5.5 }, text),
       ...parts,
     );
@@ -291,7 +298,7 @@ export function treeView(page, state, tooltip, viewport) {
   /** The line to a node from its parent; `y(id)`: y of a node. */
   function drawEdge(node, y = yOf) {
     const { id, parent, depth, proposer } = node;
-    const from = step.nodes.get(parent);
+    const from = nodeOf(step, parent);
     const x1 = xOf(from.depth) + widths.get(parent) / 2;
     const x2 = xOf(depth) - widths.get(id) / 2;
     return s("path", {
@@ -376,7 +383,7 @@ export function treeView(page, state, tooltip, viewport) {
 
   function idOf(group) {
     const { node } = group.dataset;
-    return node === BONUS ? node : Number(node);
+    return step.nodes.has(Number(node)) ? Number(node) : node;
   }
 
   function neighbour(node, direction) {
@@ -415,13 +422,14 @@ export function treeView(page, state, tooltip, viewport) {
       return state.set({ held: at === scene.held || Number.isNaN(at) ? null : at });
     }
     if (tree.answered(Number(group.dataset.depth))) return;
-    state.pin(step.index, idOf(group));
+    const id = idOf(group);
+    state.pin(step.index, step.yours?.nodes.has(id) ? null : id);
     // touch has no hover, and the details are far away
-    if (event.pointerType === "touch") tooltip.show(nodeCard(step, idOf(group)), event);
+    if (event.pointerType === "touch") tooltip.show(nodeCard(step, id), event);
   });
 
   const tree = {
-    uses: ["step", "fresh", "whole", "secret", "widened", "present", "zoom", "node", "held", "moving"],
+    uses: ["step", "yours", "fresh", "whole", "secret", "widened", "present", "zoom", "node", "held", "moving"],
     show,
     host,
     viewport,

@@ -50,27 +50,28 @@ export const nodesOf = (chain) => [...chain.nodes, ...chain.subs.flatMap(nodesOf
  *
  * If a layout does not `fit`, the chains with the least drafter probability are left out, but never the accepted path. `more` of the result
  * lists the hidden nodes by the node before them: the rest of a cut chain, or whole chains. `reach(more)`: depth up to which a cut chain
- * needs its lane, for the words “+ n more”.
+ * needs its lane, for the words “+ n more”. `above`: nodes in a lane of their own, above all others.
  */
-export function layoutTree(main, fits = null, reach = () => 0) {
+export function layoutTree(main, fits = null, reach = () => 0, above = []) {
   const order = byWorth(main);
+  const arranged = (most) => arrange(main, order, most, above);
   const widen = (chain) => {
     if (chain.more) chain.end = Math.max(chain.end, reach(chain.more));
     chain.subs.forEach(widen);
   };
   widen(main);
-  if (!fits) return arrange(main, order, order.length);
+  if (!fits) return arranged(order.length);
   let least = order.filter((chain) => chain.needed).length;
   let most = clamp(order.length, least, MOST_CHAINS);
-  const whole = arrange(main, order, most);
+  const whole = arranged(most);
   if (fits(whole)) return whole;
   // binary search for the largest number of chains that fits
   while (least < most) {
     const middle = Math.ceil((least + most) / 2);
-    if (fits(arrange(main, order, middle))) least = middle;
+    if (fits(arranged(middle))) least = middle;
     else most = middle - 1;
   }
-  return arrange(main, order, least); // again, because chains store the lane of the latest layout
+  return arranged(least); // again, because chains store the lane of the latest layout
 }
 
 /** All chains except the main one: first those that must be shown, then by drafter probability. */
@@ -90,8 +91,8 @@ function byWorth(main) {
   return order.sort((a, b) => b.needed - a.needed || b.worth - a.worth);
 }
 
-/** The layout with the first `most` chains of `order`. */
-function arrange(main, order, most) {
+/** The layout with the first `most` chains of `order`, and the nodes `above` them. */
+function arrange(main, order, most, above) {
   const shown = new Set([main, ...order.slice(0, most)]);
   const lanes = new Map();
   const chains = [];
@@ -119,7 +120,10 @@ function arrange(main, order, most) {
       more.set(at, { at, count: count + sizeOf(sub), branches: branches + endsOf(sub), chain: left });
     }
   }
-  return { lanes, chains, more, low: Math.min(...lanes.values()), high: Math.max(...lanes.values()) };
+  const high = Math.max(...lanes.values());
+  const top = Math.min(...lanes.values()) - 1;
+  for (const { id } of above) lanes.set(id, top);
+  return { lanes, chains, more, low: Math.min(...lanes.values()), high };
 }
 
 /** The lanes of the hidden nodes after a node, by node, relative to the lane of that node. */
@@ -234,6 +238,9 @@ export function columnsThatMatter(step, node) {
   return [...chosen, 0, ...wrong.slice(0, 1), end, ...wrong.slice(1), 1, deepest, ...path, 2, 3];
 }
 
+/** The token that the target chose, for a label. */
+export const chosenWords = (text) => visible(text.replace(/^ (?=\S)/, ""), 12);
+
 /** The important rejected tokens, by node: the first draft's token at the boundary, with the token that the target chose there; and the
  *  rejected token after the accepted path, with "" because the bonus token stands beside it. */
 export function brokenTokens(step) {
@@ -250,8 +257,7 @@ export function brokenTokens(step) {
   const ofFirstDraft = rejected.find(({ candidates }) => candidates.includes(0));
   const broken = new Map(behind && (!ofFirstDraft || ofFirstDraft.parent !== last) ? [[behind.id, ""]] : []);
   if (!ofFirstDraft) return broken;
-  const { text } = step.choices.get(ofFirstDraft.parent);
-  return broken.set(ofFirstDraft.id, visible(text.replace(/^ (?=\S)/, ""), 12));
+  return broken.set(ofFirstDraft.id, chosenWords(step.choices.get(ofFirstDraft.parent).text));
 }
 
 /** The next node in a direction: up and down across lanes, left and right along the path. `lanes`: lanes of the drawn nodes. */

@@ -186,6 +186,22 @@ def test_play_starts_at_its_middle_and_an_interrupted_step_leaves_nothing_behind
     hands.close()
 
 
+def test_typed_draft_looks_the_same_after_other_steps_and_on_a_fresh_page(browser, file):
+    hands = OfflineHands(browser, file, (1440, 900))
+    pressed = hands.hands.pressed
+    # typed, answered, another step, back, whole branches, in the middle of playing, at the end
+    actions = [
+        ("type", "The cat 😀 <b>"),
+        *(("key", key) for key in ["Enter", "ArrowRight", "ArrowLeft", "w", "Shift+Digit4", "Escape"]),
+    ]
+    for action in [("key", "b"), *actions]:
+        perform(pressed, action)
+        assert hands.hands.difference() == [], action
+    expect(pressed.locator("#tree .node.yours")).to_have_count(4)
+    assert hands.errors == []
+    hands.close()
+
+
 def test_pointer_that_rests_on_the_text_previews_no_step_when_the_text_scrolls(browser, file):
     page = new_page(browser, viewport={"width": 390, "height": 844})
     page.goto(file.as_uri())

@@ -62,8 +62,9 @@ def test_link_to_recorded_run_selects_step_and_node(page: Page, address: str):
     expect(problem(page)).to_be_hidden()
     page.evaluate("location.hash = 'draft=1&step=2&beat=1.5'")
     asked = page.locator("#explorer .typed")
-    expect(asked.locator(".said")).to_contain_text("Step 2: what comes next?")
-    expect(asked.locator(".facts-of")).to_have_text("To beat: 1.50 accepted tokens per step.")
+    expect(page.locator("#text .typing")).to_be_visible()
+    expect(view(page)).to_have_attribute("data-step", "1")
+    expect(asked.locator(".said")).to_have_text("To beat: 1.50 accepted tokens a step.")
 
 
 def test_link_fills_controls_and_run_selects_step(empty: Page, address: str):

@@ -201,14 +201,14 @@ def test_class_file_has_runs_quiz_and_tour_offline(show, tmp_path):
     expect(view(page)).to_have_attribute("data-pinned", "4")
     page.locator("#runs button", has_text="Be the drafter").click()
     expect(quiz).to_have_attribute("aria-pressed", "false")
-    asked = page.locator("#explorer .typed")
-    expect(asked.locator("input")).to_be_focused()
+    field = page.locator("#text .typing")
+    expect(field).to_be_focused()
     page.keyboard.type("x")
     page.keyboard.press("Enter")
-    expect(asked.locator(".source")).to_contain_text("Compared with the recorded text")
+    expect(page.locator("#explorer .typed .said")).to_contain_text("Compared with the recorded text")
     page.goto(path.as_uri() + "#run=1&step=3&draft=1")
     page.reload()
-    expect(asked.locator("input")).to_be_focused()
+    expect(field).to_be_focused()
     assert page.evaluate("window.pwned") is None
     assert page.locator("img").count() == 0
 

@@ -272,6 +272,14 @@ test("the accepted path leaves the first draft upwards where branches are left o
   }
 });
 
+test("the nodes above have a lane of their own, and move no other", () => {
+  const [own, other] = [[{ id: "you 1" }, { id: "you 2" }], layoutOf(STEP)];
+  const { lanes, low, high } = layoutTree(chainsOf(STEP, false), null, undefined, own);
+  assert.deepEqual([lanes.get("you 1"), lanes.get("you 2")], [other.low - 1, other.low - 1]);
+  assert.deepEqual([low, high], [other.low - 1, other.high]);
+  for (const [id, lane] of other.lanes) assert.equal(lanes.get(id), lane);
+});
+
 test("slim columns: important ones are as wide as their words, within the total width", () => {
   const { widths, slim } = new Columns(16, 360, true, [0, 3, 99, 5], (at) => (at === 3 ? 18 : at > 11 ? 0 : 40));
   assert.equal(slim, true);
