@@ -31,7 +31,7 @@ function nodeWords(step, columns, padding, family) {
   const put = (id, depth, value, bold, around) => {
     const column = columns.width(depth);
     const fitted = fitLabel(value, column - padding.gap - around, bold, family, columns.slim);
-    const blank = columns.slim && (column < WORDLESS || fitted.width + around > column - 1);
+    const blank = column < WORDLESS || fitted.width + around > column - 1;
     words.set(id, blank ? "" : fitted.words);
     sizes.set(id, fitted.size);
     const least = fitted.words === BYTES ? 22 : padding.least;
@@ -45,8 +45,6 @@ function nodeWords(step, columns, padding, family) {
 
 const LEAD = { wide: 128, close: 120 }; // pixels: width of the first column, above the titles of the strip
 export const NARROW = 640; // pixels: narrower views show all columns
-
-const LARGE = 2; // scale while presenting
 
 /** Draws the tree of the shown step. `page`: the element for the svg, and the buttons for its size; `viewport`: its zoom and pan. */
 export function treeView(page, state, tooltip, viewport) {
@@ -89,7 +87,7 @@ export function treeView(page, state, tooltip, viewport) {
     const same = needed.every((value, at) => value === drawn[at]);
     if (!same) {
       step = now.step;
-      drawStep(!whole && !secret, present ? LARGE : 1);
+      drawStep(!whole && !secret);
     }
     if (!step || !viewport.size.width) return;
     if (!same || now.zoom !== zoom) viewport.place(extent(), now.zoom, widened);
@@ -103,13 +101,13 @@ export function treeView(page, state, tooltip, viewport) {
     mark();
   }
 
-  function drawStep(cut, scale) {
+  function drawStep(cut) {
     layout = null;
     tooltip.hide();
     const { width, height } = viewport.size;
     if (!step) world.replaceChildren();
     if (!step || !width) return;
-    larger = scale;
+    ({ larger } = scene);
     across = (width - MARGIN.left - MARGIN.right) / larger;
     room = (height - MARGIN.top - MARGIN.bottom) / larger;
     family ??= getComputedStyle(host).fontFamily; // once, because reading it forces a layout
@@ -125,7 +123,7 @@ export function treeView(page, state, tooltip, viewport) {
       columns = new Columns(
         step.columns,
         across,
-        narrow,
+        narrow || scene.present,
         columnsThatMatter(step, chosen),
         needs(padding, narrow ? CAPTION : NODE_FONT, false),
         needs(padding, NODE_FONT, !narrow),
