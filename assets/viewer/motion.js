@@ -265,7 +265,7 @@ export function motionView({ root, tree, strip, words }) {
       wish.append(pass);
       const row = rows.get(0) - tree.y(id);
       const high = highest(id === BONUS ? (wrong ?? step.bonus.parent) : id) - tree.y(id);
-      const least = (PILL / 2 + 2 - tree.viewport.y) / tree.viewport.k - tree.y(id); // keeps the wish in view
+      const least = PILL / 2 + 2 - tree.viewport.y / tree.viewport.k - tree.y(id); // keeps the wish in view
       acts.push((now) => {
         const { opacity, down } = now.wants(at);
         fade(wish, opacity);

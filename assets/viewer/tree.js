@@ -21,6 +21,7 @@ import { button, clamp, s, sum } from "./dom.js";
 import { CAPTION, MARGIN, NODE_FONT } from "./viewport.js";
 
 const DOT = 8; // pixels: size of a token in a column without room for its word
+const LEAST_CUT = 3; // characters of a cut word, with its dots; shorter ones say nothing
 const STUB = 16; // pixels: length of the line at the cut of a branch
 const PITCH = PILL + 8; // pixels between the rows of an opened branch
 const LINGER = 200; // ms for which a branch stays open after the pointer has left
@@ -31,7 +32,8 @@ function nodeWords(step, columns, padding, family) {
   const put = (id, depth, value, bold, around) => {
     const column = columns.width(depth);
     const fitted = fitLabel(value, column - padding.gap - around, bold, family, columns.slim);
-    const blank = column < WORDLESS || fitted.width + around > column - 1;
+    const cut = fitted.words.endsWith("…") && fitted.words.length <= LEAST_CUT;
+    const blank = cut || column < WORDLESS || fitted.width + around > column - 1;
     words.set(id, blank ? "" : fitted.words);
     sizes.set(id, fitted.size);
     const least = fitted.words === BYTES ? 22 : padding.least;
@@ -43,7 +45,7 @@ function nodeWords(step, columns, padding, family) {
   return { words, sizes, widths };
 }
 
-const LEAD = { wide: 128, close: 120 }; // pixels: width of the first column, above the titles of the strip
+const LEAD = 128; // pixels: width of the first column, above the titles of the strip
 export const NARROW = 640; // pixels: narrower views show all columns
 
 /** Draws the tree of the shown step. `page`: the element for the svg, and the buttons for its size; `viewport`: its zoom and pan. */
@@ -112,12 +114,13 @@ export function treeView(page, state, tooltip, viewport) {
     room = (height - MARGIN.top - MARGIN.bottom) / larger;
     family ??= getComputedStyle(host).fontFamily; // once, because reading it forces a layout
     const main = chainsOf(step, cut);
-    const shown = new Set(nodesOf(main).map(({ id }) => id));
+    // a presented step is played, so the branches that end up cut must be readable too
+    const shown = new Set(scene.present ? step.nodes.keys() : nodesOf(main).map(({ id }) => id));
     let chosen = null; // a token that must be readable
     const needs = (padding, size, also) =>
       columnNeeds(step, { size, family }, padding, ({ id }) => also || shown.has(id) || id === chosen);
     const all = needs(PADDING.wide, NODE_FONT, true);
-    const wide = sum([...Array(step.columns).keys()].map(all)) + LEAD.wide - all(0) <= across;
+    const wide = sum([...Array(step.columns).keys()].map(all)) + LEAD - all(0) <= across;
     const padding = narrow ? PADDING.tight : wide ? PADDING.wide : PADDING.close;
     const layOut = () => {
       columns = new Columns(
@@ -127,7 +130,7 @@ export function treeView(page, state, tooltip, viewport) {
         columnsThatMatter(step, chosen),
         needs(padding, narrow ? CAPTION : NODE_FONT, false),
         needs(padding, NODE_FONT, !narrow),
-        wide ? LEAD.wide : LEAD.close,
+        LEAD,
       );
       ({ words, sizes, widths } = nodeWords(step, columns, padding, family));
     };
