@@ -115,7 +115,7 @@ export function treeView(page, state, tooltip, viewport) {
     family ??= getComputedStyle(host).fontFamily; // once, because reading it forces a layout
     const main = chainsOf(step, cut);
     // a presented step is played, so the branches that end up cut must be readable too
-    const shown = new Set(scene.present ? step.nodes.keys() : nodesOf(main).map(({ id }) => id));
+    const shown = new Set(scene.present && !narrow ? step.nodes.keys() : nodesOf(main).map(({ id }) => id));
     let chosen = null; // a token that must be readable
     const needs = (padding, size, also) =>
       columnNeeds(step, { size, family }, padding, ({ id }) => also || shown.has(id) || id === chosen);
