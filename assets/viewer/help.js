@@ -122,12 +122,12 @@ export function keyActions({ store, state, page, tree, viewport, finder, quiz, t
     state.pin(shown, node);
     tree.reveal(node);
   };
+  /** Begins or ends the present view, full screen unless that is refused. The end of full screen ends it too. */
   const present = () => {
-    const on = !state.now.present;
-    state.showPresent(on);
     document.activeElement.blur(); // or Space would press the button again instead of playing
-    if (on) page.root.requestFullscreen?.().catch(() => {}); // if refused, the view fills the window
-    else if (document.fullscreenElement) document.exitFullscreen();
+    if (document.fullscreenElement) return document.exitFullscreen();
+    if (!state.now.present) page.root.requestFullscreen?.().catch(() => {});
+    return state.showPresent(!state.now.present);
   };
   const zoom = (factor) => {
     const box = viewport.host.getBoundingClientRect();

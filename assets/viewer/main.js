@@ -240,10 +240,9 @@ class Explorer {
     }
     const [before, played, placed] = this.published;
     const selected = JSON.stringify([data.run, data.pinned, data.node]);
-    const place = data.stage + data.present;
+    const place = selected + data.stage + data.present;
     this.published = [selected, game, place];
-    if (selected !== before || place !== placed)
-      emit(element, "explorer:selected", { step: pinned, node, stage: data.stage, present: data.present });
+    if (place !== placed) emit(element, "explorer:selected", { ...data, step: pinned });
     if (selected !== before) this.trigger("select", { run: data.run, step: pinned, node });
     if (game !== played) emit(element, "explorer:guessing", { name: game || played, on: game !== "" });
   }
@@ -315,7 +314,7 @@ class Explorer {
       openFacts: turn("facts"),
     };
     for (const [name, act] of Object.entries(acts)) page[name].addEventListener("click", act);
-    page.root.addEventListener("fullscreenchange", () => document.fullscreenElement || state.showPresent(false));
+    page.root.addEventListener("fullscreenchange", () => state.showPresent(document.fullscreenElement === page.root));
     listenForKeys(element, this.told ? { "?": keys["?"] } : keys);
     if (this.served) document.addEventListener("explorer:words", keys["?"]);
     // Other scripts select a step (detail: {step, node}); a standalone file starts and stops games (detail: {name, on}).

@@ -138,25 +138,25 @@ const TYPING_MS = 900; // wait for a second digit
 
 /** A drafted token; its position too if the draft has the same text twice. */
 function named({ draft: { texts } }, at) {
-  const text = texts[at - 1];
-  return quoted(text.replace(/^ (?=\S)/, "")) + (texts.filter((other) => other === text).length > 1 ? ` (${at})` : "");
+  const same = texts.filter((text) => text === texts[at - 1]).length;
+  return same ? quoted(texts[at - 1].replace(/^ (?=\S)/, "")) + (same > 1 ? ` (${at})` : "") : "none";
 }
 
-/** The places that got votes, with the number of votes, the most first. */
-function counted(votes) {
-  const places = [...new Set(votes)].map((place) => [place, votes.filter((one) => one === place).length]);
-  return places.sort(([a, m], [b, n]) => n - m || a - b);
-}
+const sizeOf = (votes, place) => votes.filter((one) => one === place).length;
+/** Pairs of a place and its number of votes, the most first. */
+export const counted = (votes) =>
+  [...new Set(votes)].map((place) => [place, sizeOf(votes, place)]).sort(([, some], [, others]) => others - some);
 
 /** The votes of a class in words, as in 11 for “will”, 6 for “help”. */
 export const handsWords = (step, votes) =>
   counted(votes)
-    .map(([at, count]) => `${count} for ${at > step.draft.texts.length ? "none" : named(step, at)}`)
+    .map(([place, size]) => `${size} for ${named(step, place)}`)
     .join(", ");
 
-/** The result of a guess, or of the `votes` of a class. Positions count from 1; `drafted` + 1 means “all accepted”. */
-export function quizVerdict(step, guess, votes = []) {
+/** The result of the votes of a class (`hands`), or of the only vote. Positions count from 1; `drafted` + 1 means “all accepted”. */
+export function quizVerdict(step, votes, hands = false) {
   const { draft, boundary, selected, random } = step;
+  const [[guess]] = counted(votes);
   const truth = boundary + 1;
   const none = (at) => at > draft.texts.length;
   const fact = none(truth) ? "no token was wrong" : `the first wrong token was ${named(step, truth)}`;
@@ -167,12 +167,10 @@ export function quizVerdict(step, guess, votes = []) {
       : expected === truth
         ? " The drafter expected this too."
         : ` The drafter expected ${none(expected) ? "no wrong token" : `it to be ${named(step, expected)}`}.`;
-  const said = votes.length
-    ? `${handsWords(step, votes)}. ${capital(fact)}`
-    : guess === truth
-      ? `Right: ${fact}`
-      : `You chose ${none(guess) ? "none" : named(step, guess)}; ${fact}`;
-  return { right: guess === truth, byFlag: expected === truth, words: `${said}.${drafter}` };
+  const right = guess === truth;
+  const judged = right ? "Right:" : `You chose ${named(step, guess)};`;
+  const said = hands ? `${handsWords(step, votes)}. ${capital(fact)}` : `${judged} ${fact}`;
+  return { right, byFlag: expected === truth, words: `${said}.${drafter}` };
 }
 
 /** The node of the first draft `by` places after `node`, or the last in that direction; the first node if `node` is not in the first
@@ -189,7 +187,7 @@ export class QuizView extends Guessing {
   constructor(root, store, state) {
     super(root, store, state, "quiz");
     this.all = button("None: all accepted (0)", {}, () => this.guess(Infinity));
-    const title = "Count the votes of a class: a click or a digit adds one";
+    const title = "Count the votes of a class";
     this.hands = button("Hands", { title }, () => state.set({ hands: !state.now.hands, votes: [] }));
     this.reveal = button("Reveal (Enter)", {}, () => this.enter());
     this.box = h(
@@ -226,7 +224,7 @@ export class QuizView extends Guessing {
     const place = Math.min(step.drafted + 1, position);
     const { hands, votes } = this.state.now;
     if (hands) this.state.set({ votes: [...votes, place] });
-    else this.answer(step.index, quizVerdict(step, place));
+    else this.answer(step.index, quizVerdict(step, [place]));
   }
 
   /** Takes the latest vote back; returns false if no votes are counted. */
@@ -241,7 +239,7 @@ export class QuizView extends Guessing {
     const { hands, votes } = this.state.now;
     if (!hands) return this.guess(position);
     const step = this.store.step(this.state.shown);
-    if (this.asking && votes.length) this.answer(step.index, quizVerdict(step, counted(votes)[0][0], votes));
+    if (this.asking && votes.length) this.answer(step.index, quizVerdict(step, votes, true));
     return undefined;
   }
 
@@ -263,7 +261,7 @@ export class QuizView extends Guessing {
     else this.guess(position);
   }
 
-  show() {
+  show({ hands }) {
     if (!this.showState()) return;
     const { asking, here } = this;
     const done = Object.values(this.answers);
@@ -271,12 +269,9 @@ export class QuizView extends Guessing {
     const score = done.length
       ? ` Score: you ${right} of ${done.length}, the drafter ${done.filter((v) => v.byFlag).length}.`
       : "";
-    const { hands, votes } = this.state.now;
-    this.all.hidden = !asking;
-    this.hands.hidden = !asking;
+    this.all.hidden = this.hands.hidden = !asking;
     this.hands.ariaPressed = hands;
     this.reveal.hidden = !asking || !hands;
-    this.reveal.disabled = !votes.length;
     this.said.replaceChildren(
       asking ? h("b", {}, this.question.title) : (here?.words ?? "Nothing to guess in this step."),
       score,

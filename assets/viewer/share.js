@@ -57,12 +57,11 @@ export function otherText(store, mark) {
 }
 
 /** The page's address with the run, its settings and the selection. */
-function linkTo(store, { at, node, stage, present }) {
+function linkTo(store, { at, node, stage }) {
   const { config, prompt, models, method } = store.header;
   const values = { ...config, prompt, model: models.preset, method };
   const run = Object.fromEntries(RUN_FIELDS.map((name) => [name, values[name]]));
-  const place = { step: at + 1, node, stage: STAGE_NAMES[stage], present: present ? 1 : "" };
-  const fields = { ...run, text: fingerprint(store), ...place };
+  const fields = { ...run, text: fingerprint(store), step: at + 1, node, stage: STAGE_NAMES[stage] };
   return `${location.origin}${location.pathname}?${withFields("", fields)}`;
 }
 

@@ -3,6 +3,7 @@
 
 import { clamp, h, s } from "./dom.js";
 import { boundaryWords, fateOf, inTree, levelWords } from "./explain.js";
+import { counted } from "./quiz.js";
 import { NARROW } from "./tree.js";
 import { capital, count, joined, ordinal, afterToken, probability, quoted, share, visible } from "./words.js";
 
@@ -15,7 +16,6 @@ export const BANDS = {
 const VALUE = 36; // pixels: width of a number under a triangle
 const TITLED = 92; // pixels: width of the titles at the left
 const NUMBERED = 18; // pixels above a full bar, for its per cent and for the number of its position
-const FREE = 4; // pixels at the left without a number
 const INVITED = 170; // pixels: width of the invitation at the right
 const CLOSED = "the draft ends the text here";
 const TITLES = [
@@ -61,8 +61,8 @@ export function stripView(host, tree, viewport, tooltip) {
     placed() {},
   };
 
-  function show({ step: shown, fresh, secret, hands, votes: counted }) {
-    votes = secret && hands ? counted : null;
+  function show({ step: shown, fresh, secret, hands, votes: cast }) {
+    votes = secret && hands ? cast : null;
     const now = [shown, fresh, votes, tree.columns, viewport.k, viewport.x];
     if (now.every((value, at) => value === drawn[at])) return;
     [step, drawn] = [shown, now];
@@ -147,26 +147,16 @@ export function stripView(host, tree, viewport, tooltip) {
 
   /** Numbers of the positions, for the quiz. */
   function drawAxis() {
-    const all = [...Array(step.drafted + 2).keys()];
-    const depths = all.filter((depth) => depth && xOf(depth) > FREE && readable(depth));
-    return s(
-      "g.axis",
-      {},
-      ...depths.map((depth) => s("text", { x: xOf(depth), y: 11 }, depth > step.drafted ? "none" : depth)),
-    );
+    const depths = [...Array(step.drafted + 2).keys()].filter((depth) => depth && widthOf(depth) >= 18);
+    const name = (depth) => (depth > step.drafted ? "none" : depth);
+    return s("g.axis", {}, ...depths.map((depth) => s("text", { x: xOf(depth), y: 11 }, name(depth))));
   }
 
   /** The number of votes for each place, in the quiz. */
   function drawVotes() {
     const y = band.values;
-    const places = [...new Set(votes)];
-    const numbers = places.map((place) => s("text", { x: xOf(place), y }, votes.filter((one) => one === place).length));
+    const numbers = counted(votes).map(([place, hands]) => s("text", { x: xOf(place), y }, hands));
     return s("g.votes", {}, ...numbers, titlesOf([["Hands", y]]));
-  }
-
-  /** Whether to number a column: if the number fits, or else every fourth column, unless columns are slim. */
-  function readable(depth) {
-    return widthOf(depth) >= 18 || (!tree.columns.slim && depth % 4 === 0);
   }
 
   function drawBars() {

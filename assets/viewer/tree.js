@@ -386,7 +386,7 @@ export function treeView(page, state, tooltip, viewport) {
 
   function reveal(node) {
     const target = nodeOf(step, node);
-    if (target && layout && has(node)) viewport.reveal(xOf(target.depth), yOf(node));
+    if (target && layout && has(node) && !scene.present) viewport.reveal(xOf(target.depth), yOf(node));
   }
 
   function point(at) {

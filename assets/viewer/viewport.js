@@ -73,16 +73,12 @@ export class Viewport {
     this.change({ x: this.x + dx, y: this.y + dy });
   }
 
-  /** Pans just enough to show a point of the content, but not beyond the ends of the content. */
+  /** Pans just enough to show a point of the content. */
   reveal(x, y) {
-    const { k, size, content } = this;
-    const shift = (at, start, from, to, air, room) => {
-      const [place, low, high] = [at, from, to].map((value) => start + value * k);
-      if (place < air) return Math.min(air - place, Math.max(0, -low));
-      return place > room - air ? Math.max(room - air - place, Math.min(0, room - high)) : 0;
-    };
-    const dx = shift(x, this.x, content.left, content.right, 60, size.width);
-    const dy = shift(y, this.y, content.top, content.bottom, 30, size.height);
+    const { width, height } = this.size;
+    const [px, py] = [this.x + x * this.k, this.y + y * this.k];
+    const dx = px < 60 ? 60 - px : px > width - 60 ? width - 60 - px : 0;
+    const dy = py < 30 ? 30 - py : py > height - 30 ? height - 30 - py : 0;
     if (dx || dy) this.pan(dx, dy);
   }
 

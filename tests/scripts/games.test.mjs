@@ -35,28 +35,28 @@ test("the quiz asks about drafted steps with a known boundary and judges the gue
     [0, 2],
   );
   const step = { boundary: 2, draft: { texts: [" I", " will", " help", "I"] }, selected: [2, 0], random: false };
-  assert.deepEqual(quizVerdict(step, 3), {
+  assert.deepEqual(quizVerdict(step, [3]), {
     right: true,
     byFlag: true,
     words: "Right: the first wrong token was “help”. The drafter expected this too.",
   });
   assert.equal(
-    quizVerdict({ ...step, boundary: 1, selected: [4] }, 3).words,
+    quizVerdict({ ...step, boundary: 1, selected: [4] }, [3]).words,
     "You chose “help”; the first wrong token was “will”. The drafter expected no wrong token.",
   );
   assert.equal(
-    quizVerdict({ ...step, boundary: 4, random: true, draft: { texts: ["a", "b", "a"] } }, 3).words,
+    quizVerdict({ ...step, boundary: 4, random: true, draft: { texts: ["a", "b", "a"] } }, [3]).words,
     "You chose “a” (3); no token was wrong.",
   );
-  assert.match(quizVerdict(step, 5).words, /^You chose none; the first wrong/);
+  assert.match(quizVerdict(step, [5]).words, /^You chose none; the first wrong/);
 });
 
-test("votes are told with the most first, then by place", () => {
+test("votes are told with the most first", () => {
   const step = { boundary: 1, draft: { texts: [" I", " will", " help"] }, selected: [], random: false };
   const votes = [3, 2, 4, 3, 4, 3];
   assert.equal(handsWords(step, votes), "3 for “help”, 2 for none, 1 for “will”");
   assert.equal(handsWords(step, []), "");
-  assert.deepEqual(quizVerdict(step, 3, votes), {
+  assert.deepEqual(quizVerdict(step, votes, true), {
     right: false,
     byFlag: false,
     words: "3 for “help”, 2 for none, 1 for “will”. The first wrong token was “will”.",
@@ -112,7 +112,7 @@ test("with Hands a digit counts a vote at once, Backspace takes it back, and Ent
   quiz.takeBack();
   quiz.guess(12);
   assert.deepEqual(state.now.votes, [1, 1, 16, 12]);
-  assert.match(quiz.question.more, /^2 for “a” \(1\), 1 for “a” \(12\), 1 for none$/);
+  assert.match(quiz.question.more, /^2 for “a” \(1\), 1 for none, 1 for “a” \(12\)$/);
   quiz.enter(12);
   assert.equal(state.now.answers.quiz[0].right, true); // the place with the most votes
   quiz.type(3); // after the answer nothing is counted
