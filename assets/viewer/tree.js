@@ -32,7 +32,7 @@ function nodeWords(step, columns, padding, family) {
   const put = (id, depth, value, bold, around) => {
     const column = columns.width(depth);
     const fitted = fitLabel(value, column - padding.gap - around, bold, family, columns.slim);
-    const cut = fitted.words.endsWith("…") && fitted.words.length <= LEAST_CUT;
+    const cut = fitted.words.endsWith("…") && !value.endsWith("…") && fitted.words.length <= LEAST_CUT;
     const blank = cut || column < WORDLESS || fitted.width + around > column - 1;
     words.set(id, blank ? "" : fitted.words);
     sizes.set(id, fitted.size);
