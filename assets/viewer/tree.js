@@ -45,7 +45,7 @@ function nodeWords(step, columns, padding, family) {
   return { words, sizes, widths };
 }
 
-const LEAD = 128; // pixels: width of the first column, above the titles of the strip
+const LEAD = { wide: 128, close: 120 }; // pixels: width of the first column, above the titles of the strip
 export const NARROW = 640; // pixels: narrower views show all columns
 
 /** Draws the tree of the shown step. `page`: the element for the svg, and the buttons for its size; `viewport`: its zoom and pan. */
@@ -120,7 +120,7 @@ export function treeView(page, state, tooltip, viewport) {
     const needs = (padding, size, also) =>
       columnNeeds(step, { size, family }, padding, ({ id }) => also || shown.has(id) || id === chosen);
     const all = needs(PADDING.wide, NODE_FONT, true);
-    const wide = sum([...Array(step.columns).keys()].map(all)) + LEAD - all(0) <= across;
+    const wide = sum([...Array(step.columns).keys()].map(all)) + LEAD.wide - all(0) <= across;
     const padding = narrow ? PADDING.tight : wide ? PADDING.wide : PADDING.close;
     const layOut = () => {
       columns = new Columns(
@@ -130,7 +130,7 @@ export function treeView(page, state, tooltip, viewport) {
         columnsThatMatter(step, chosen),
         needs(padding, narrow ? CAPTION : NODE_FONT, false),
         needs(padding, NODE_FONT, !narrow),
-        LEAD,
+        wide ? LEAD.wide : LEAD.close,
       );
       ({ words, sizes, widths } = nodeWords(step, columns, padding, family));
     };
