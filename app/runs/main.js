@@ -127,11 +127,14 @@ function runsView(element, trigger, options) {
     document.querySelector("#drawer .close-fold")?.click();
     trigger("race", { keys: ticked() });
   };
+  const several = [
+    small("Save all", "All runs in one file that “Open a trace” opens", () => together("traces")),
+    small("Side by side", "The ticked runs of one prompt as lanes in Race", sideBySide),
+  ];
   const all = h(
     "p.all",
     {},
-    small("Save all", "All runs in one file that “Open a trace” opens", () => together("traces")),
-    small("Side by side", "The ticked runs of one prompt as lanes in Race", sideBySide),
+    ...several,
     heading,
     small("Class file", "The ticked runs in one page that works offline, with quiz and Learn", () => together("class")),
   );
@@ -159,7 +162,8 @@ function runsView(element, trigger, options) {
     data = rest;
     const { shown, runs } = data;
     element.dataset.runs = runs.length;
-    all.hidden = runs.length < 2; // a single run is saved with Share
+    all.hidden = !runs.length;
+    for (const tool of several) tool.hidden = runs.length < 2; // a single run is saved with Share
     draw();
     if (file) save(file);
     if (!linked && shown) {

@@ -9,7 +9,7 @@ export const METHOD_NAMES = {"autoregressive": "One by one", "draft_model": "Dra
 
 // Fields of links that define a run, and fields that select a place in it.
 export const RUN_FIELDS = ["prompt", "model", "method", "block_size", "second_block_size", "num_branches", "node_budget", "draft_depth", "draft_top_k", "cost_aware", "temperature", "top_p", "seed", "chat", "confidence", "max_new_tokens"];
-export const PLACE_FIELDS = ["tab", "run", "step", "node", "chapter", "stop", "quiz", "draft", "beat", "play", "embed", "theme"];
+export const PLACE_FIELDS = ["tab", "run", "step", "node", "stage", "present", "chapter", "stop", "quiz", "draft", "beat", "play", "embed", "theme"];
 
 // Numerical settings: symbol or label in texts, and name in a recorded run.
 export const SETTINGS = [

@@ -22,6 +22,7 @@ export class Page {
     "quiet",
     "facts",
     "present",
+    "larger",
     "fresh",
     "notice",
     "empty",
@@ -57,6 +58,7 @@ export class Page {
       quiz: quiet("Quiz", "Guess where the first draft is rejected (Q)", "begin-quiz"),
       typed: quiet("Be the drafter", "Type the next tokens, and let the large model verify them (B)", "be-the-drafter"),
       openFacts: quiet("Details", "The stages of this step, or details of the selected token", "open-facts"),
+      present: quiet("Present", "Text, sentence and drawing fill the screen (T)", "present"),
       explain: quiet("Explain", "This step explained chapter by chapter (in Learn)", "explain"),
       widen: quiet("", "", "widen"),
       fit: quiet("Fit", "Fit the tree into view (F)", "fit"),
@@ -69,7 +71,7 @@ export class Page {
     this.tools = h("div.tools", {}, this.fit, this.widen, this.explain, this.openFacts);
     this.moments = h("div.stages-row", {}, this.tools); // the player's bar is added
     this.facts = h("div.facts", {}, this.details);
-    this.actions = h("div.tools", {}, this.quiz, this.typed);
+    this.actions = h("div.tools", {}, this.quiz, this.typed, this.present);
     this.views = h(
       "div.views",
       { hidden: true },
@@ -86,11 +88,13 @@ export class Page {
 
   /** Shows the texts of the step, and which parts are open. Screen readers hear stages, and steps that the user chose: not streamed or
    *  hovered ones (`quiet`). */
-  show({ step, stage, summary, quiet, headline, facts, present, notice, empty, waits }) {
+  show({ step, stage, summary, quiet, headline, facts, present, larger, notice, empty, waits }) {
     const words = stage === null ? null : stageWords(step, stage);
     const name = STAGE_NAMES[stage] ?? "";
     this.root.dataset.stage = name;
     this.root.classList.toggle("presenting", present);
+    this.root.style.setProperty("--larger", larger);
+    this.present.ariaPressed = present;
     this.facts.classList.toggle("open", facts);
     this.openFacts.ariaExpanded = facts;
     this.notice.textContent = notice;

@@ -14,6 +14,7 @@ const OF_STEP = {
   held: null, // node after which a cut branch was opened
   seed: null, // of the random numbers with which the step is drawn again; null: as recorded
   digits: "", // typed in the quiz
+  votes: [], // of the class in the quiz: places, in the order in which they were counted
   typed: "", // words in the field of “Be the drafter”
   top: null, // scroll position of the text; null: the shown step is scrolled into view
   first: null, // first bar in view; null: as above
@@ -46,7 +47,8 @@ const OF_RUN = {
 const LASTING = {
   widened: false, // whether every token is readable on a narrow screen
   zoom: null, // scale and position of the tree, and the block size for which they hold; null: fitted
-  present: false,
+  present: false, // whether text, sentence and drawing fill the window
+  hands: false, // whether the quiz counts votes
   facts: false, // whether Details, Find, the menu *Share* and *Words & keys* are open
   finder: false,
   menu: false,
@@ -145,6 +147,11 @@ export class State {
     const whole = place >= stagesOf(this.store.step(this.chosen)).length;
     const pinned = this.store.live ? this.chosen : this.now.pinned;
     this.set({ pinned, place: whole ? null : place, playing: playing && !whole, until });
+  }
+
+  /** Begins or ends the present view, which has its own scale. */
+  showPresent(present) {
+    this.set({ present, zoom: null });
   }
 
   /** Draws whole branches, or cuts those that were not accepted; the browser remembers the choice. */

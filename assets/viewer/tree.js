@@ -21,6 +21,7 @@ import { button, clamp, s, sum } from "./dom.js";
 import { CAPTION, MARGIN, NODE_FONT } from "./viewport.js";
 
 const DOT = 8; // pixels: size of a token in a column without room for its word
+const LEAST_CUT = 3; // characters of a cut word, with its dots; shorter ones say nothing
 const STUB = 16; // pixels: length of the line at the cut of a branch
 const PITCH = PILL + 8; // pixels between the rows of an opened branch
 const LINGER = 200; // ms for which a branch stays open after the pointer has left
@@ -35,7 +36,8 @@ function nodeWords(step, columns, padding, family) {
     const column = columns.width(depth);
     const spared = closer ? PADDING.tight.gap + PADDING.tight.node : padding.gap + around;
     const fitted = fitLabel(value, column - spared, bold, family, closer || columns.slim);
-    const blank = columns.slim && (column < WORDLESS || fitted.width + around > column - 1);
+    const cut = fitted.words.endsWith("…") && !value.endsWith("…") && fitted.words.length <= LEAST_CUT;
+    const blank = cut || column < WORDLESS || fitted.width + around > column - 1;
     words.set(id, blank ? "" : fitted.words);
     sizes.set(id, fitted.size);
     const least = fitted.words === BYTES ? 22 : padding.least;
@@ -50,8 +52,6 @@ function nodeWords(step, columns, padding, family) {
 
 const LEAD = { wide: 128, close: 120 }; // pixels: width of the first column, above the titles of the strip
 export const NARROW = 640; // pixels: narrower views show all columns
-
-const LARGE = 2; // scale while presenting
 
 /** Draws the tree of the shown step. `page`: the element for the svg, and the buttons for its size; `viewport`: its zoom and pan. */
 export function treeView(page, state, tooltip, viewport) {
@@ -94,7 +94,7 @@ export function treeView(page, state, tooltip, viewport) {
     const same = needed.every((value, at) => value === drawn[at]);
     if (!same) {
       step = yours ? { ...now.step, yours: { ...yours, nodes: typedNodes(yours) } } : now.step;
-      drawStep(!whole && !secret, present ? LARGE : 1);
+      drawStep(!whole && !secret);
     }
     if (!step || !viewport.size.width) return;
     if (!same || now.zoom !== zoom) viewport.place(extent(), now.zoom, widened);
@@ -108,18 +108,19 @@ export function treeView(page, state, tooltip, viewport) {
     mark();
   }
 
-  function drawStep(cut, scale) {
+  function drawStep(cut) {
     layout = null;
     tooltip.hide();
     const { width, height } = viewport.size;
     if (!step) world.replaceChildren();
     if (!step || !width) return;
-    larger = scale;
+    ({ larger } = scene);
     across = (width - MARGIN.left - MARGIN.right) / larger;
     room = (height - MARGIN.top - MARGIN.bottom) / larger;
     family ??= getComputedStyle(host).fontFamily; // once, because reading it forces a layout
     const main = chainsOf(step, cut);
-    const shown = new Set(nodesOf(main).map(({ id }) => id));
+    // a presented step is played, so the branches that end up cut must be readable too
+    const shown = new Set(scene.present && !narrow ? step.nodes.keys() : nodesOf(main).map(({ id }) => id));
     let chosen = null; // a token that must be readable
     const needs = (padding, size, also) =>
       columnNeeds(step, { size, family }, padding, ({ id }) => also || shown.has(id) || id === chosen);
@@ -130,7 +131,7 @@ export function treeView(page, state, tooltip, viewport) {
       columns = new Columns(
         step.columns,
         across,
-        narrow,
+        narrow || scene.present,
         columnsThatMatter(step, chosen),
         needs(padding, narrow ? CAPTION : NODE_FONT, false),
         needs(padding, NODE_FONT, !narrow),
@@ -397,7 +398,7 @@ export function treeView(page, state, tooltip, viewport) {
 
   function reveal(node) {
     const target = nodeOf(step, node);
-    if (target && layout && has(node)) viewport.reveal(xOf(target.depth), yOf(node));
+    if (target && layout && has(node) && !scene.present) viewport.reveal(xOf(target.depth), yOf(node));
   }
 
   function point(at) {

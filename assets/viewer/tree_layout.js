@@ -306,22 +306,25 @@ export class Columns {
    * matters: columns that stay readable as far as possible, the most important first
    * need(depth): pixels for the words of a column, 0 without words
    * wish(depth): pixels if there is room: for the words of hidden nodes too, or in larger type on a narrow screen
-   * lead: least width of the first column, unless the others need the room
+   * lead: width of the first column if the others leave it, or always if it is a small part of a fitted view
    */
   constructor(count, across, fitted, matters, need = () => COLUMN.read, wish = need, lead = 0) {
     const [needs, wishes] = [need, wish].map((of) => [...Array(count).keys()].map(of));
-    const least = sum(needs.map((width) => Math.min(COLUMN.least, width || COLUMN.least / 2)));
-    this.slim = fitted && least > across; // whether columns are narrower than COLUMN.least
-    for (const widths of [needs, wishes])
-      if (!this.slim && sum(widths) - widths[0] + lead <= across) widths[0] = Math.max(widths[0], lead);
-    if (this.slim) this.widths = slimWidths(needs, wishes, across, matters);
-    else if (least > across) this.widths = needs.map((width) => Math.max(COLUMN.read, width));
-    else
-      this.widths = spread(
-        (sum(wishes) <= across ? wishes : needs).map((width) => width || COLUMN.least / 2),
-        across,
-        COLUMN.most,
-      );
+    const filled = (widths) => widths.map((width) => width || COLUMN.least / 2);
+    const wanted = filled(sum(filled(wishes)) <= across ? wishes : needs);
+    const first = fitted && 6 * lead < across ? lead : Math.min(lead, Math.floor(across - sum(wanted.slice(1))));
+    const head = first > wanted[0] ? [first] : [];
+    for (const widths of [needs, wishes]) widths.splice(0, head.length);
+    const room = across - sum(head);
+    const least = sum(filled(needs).map((width) => Math.min(COLUMN.least, width)));
+    this.slim = fitted && least > room; // whether columns are narrower than COLUMN.least
+    const important = matters.map((depth) => depth - head.length);
+    const widths = this.slim
+      ? slimWidths(needs, wishes, room, important)
+      : least > room
+        ? needs.map((width) => Math.max(COLUMN.read, width))
+        : spread(filled(sum(filled(wishes)) <= room ? wishes : needs), room, COLUMN.most);
+    this.widths = [...head, ...widths];
     this.starts = [0];
     for (const width of this.widths) this.starts.push(this.starts.at(-1) + width);
   }

@@ -174,8 +174,8 @@ def test_play_starts_at_its_middle_and_an_interrupted_step_leaves_nothing_behind
     perform(pressed, ("press", ".play", 0.5))
     expect(pressed.locator(".play")).to_have_attribute("aria-label", "Pause")
     expect(pressed.locator("section.explorer")).to_have_attribute("data-stage", "draft")
-    # in the middle of the step: to its end, to another step, into the quiz, to whole branches, presented, to the next step
-    for key in [*"4516", "ArrowRight", "3", "q", "q", "w", "t", "ArrowRight", "2", "Escape"]:
+    # in the middle of the step: to its end, to another step, into the quiz, to whole branches, presented, to the next step, out
+    for key in [*"4516", "ArrowRight", "3", "q", "q", "w", "t", "ArrowRight", "2", "Escape", "Escape"]:
         key = f"Shift+Digit{key}" if key.isdigit() else key
         perform(pressed, ("key", key))
         assert hands.hands.difference() == []

@@ -2,7 +2,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fateOf } from "../../assets/viewer/explain.js";
-import { Guessing, QuizView, askedStep, draftedNode, guessableSteps, quizVerdict } from "../../assets/viewer/quiz.js";
+import {
+  Guessing,
+  QuizView,
+  askedStep,
+  draftedNode,
+  guessableSteps,
+  handsWords,
+  quizVerdict,
+} from "../../assets/viewer/quiz.js";
 import { State } from "../../assets/viewer/state.js";
 import { nodeOf, typedNodes } from "../../assets/viewer/step.js";
 import {
@@ -28,20 +36,32 @@ test("the quiz asks about drafted steps with a known boundary and judges the gue
     [0, 2],
   );
   const step = { boundary: 2, draft: { texts: [" I", " will", " help", "I"] }, selected: [2, 0], random: false };
-  assert.deepEqual(quizVerdict(step, 3), {
+  assert.deepEqual(quizVerdict(step, [3]), {
     right: true,
     byFlag: true,
     words: "Right: “help” was rejected. The drafter expected this too.",
   });
   assert.equal(
-    quizVerdict({ ...step, boundary: 1, selected: [4] }, 3).words,
+    quizVerdict({ ...step, boundary: 1, selected: [4] }, [3]).words,
     "You chose “help”; “will” was rejected. The drafter expected no rejection.",
   );
   assert.equal(
-    quizVerdict({ ...step, boundary: 4, random: true, draft: { texts: ["a", "b", "a"] } }, 3).words,
+    quizVerdict({ ...step, boundary: 4, random: true, draft: { texts: ["a", "b", "a"] } }, [3]).words,
     "You chose “a” (3); no token was rejected.",
   );
-  assert.match(quizVerdict(step, 5).words, /^You chose none; “help” was rejected/);
+  assert.match(quizVerdict(step, [5]).words, /^You chose none; “help” was rejected/);
+});
+
+test("votes are told with the most first", () => {
+  const step = { boundary: 1, draft: { texts: [" I", " will", " help"] }, selected: [], random: false };
+  const votes = [3, 2, 4, 3, 4, 3];
+  assert.equal(handsWords(step, votes), "3 for “help”, 2 for none, 1 for “will”");
+  assert.equal(handsWords(step, []), "");
+  assert.deepEqual(quizVerdict(step, votes, true), {
+    right: false,
+    byFlag: false,
+    words: "3 for “help”, 2 for none, 1 for “will”. “Will” was rejected.",
+  });
 });
 
 test("a question shows the first draft only, and nothing that tells its fate", () => {
@@ -78,6 +98,28 @@ test("the quiz hides the text of the asked step and later ones, or only of later
     [of(true, true, 3), of(true, false, 3), of(false, false, 3), of(true, false, null)],
     [3, 4, null, null],
   );
+});
+
+test("with Hands a digit counts a vote at once, Backspace takes it back, and Enter reveals", () => {
+  const step = { index: 0, drafted: 15, boundary: 0, selected: [], draft: { texts: Array(15).fill("a") } };
+  const store = { step: () => step, summaries: [{ boundary: 0 }, { boundary: 0 }], length: 2 };
+  const state = new State(store, () => {}, { game: "quiz", resting: 0 });
+  const quiz = Object.assign(Object.create(QuizView.prototype), { name: "quiz", store, state });
+  assert.equal(quiz.takeBack(), false); // votes are not counted
+  state.set({ hands: true });
+  quiz.enter(1); // no votes to reveal
+  for (const digit of [1, 1, 0, 2]) quiz.type(digit);
+  assert.deepEqual(state.now.votes, [1, 1, 16, 2]);
+  quiz.takeBack();
+  quiz.guess(12);
+  assert.deepEqual(state.now.votes, [1, 1, 16, 12]);
+  assert.match(quiz.question.more, /^2 for “a” \(1\), 1 for none, 1 for “a” \(12\)$/);
+  quiz.enter(12);
+  assert.equal(state.now.answers.quiz[0].right, true); // the place with the most votes
+  quiz.type(3); // after the answer nothing is counted
+  assert.equal(state.now.votes.length, 4);
+  state.pin(1);
+  assert.deepEqual([state.now.votes, state.now.hands], [[], true]);
 });
 
 test("draftedNode moves along the first draft, accepted or not", () => {
