@@ -157,7 +157,7 @@ def test_hands_are_counted_taken_back_and_revealed(show):
     expect(page.locator("#strip .votes > text")).to_have_text(["3", "3", "2"])
     assert page.evaluate(FAULTS, [LEAST, False]) == []
     page.keyboard.press("Enter")
-    expect(page.locator(".quiz .said")).to_contain_text(f"{votes}. The first wrong token was “will”.")
+    expect(page.locator(".quiz .said")).to_contain_text(f"{votes}. “will” was rejected.")
     expect(text).to_contain_text(following, use_inner_text=True)
     assert page.evaluate(FAULTS, [LEAST, False]) == []
     page.get_by_role("button", name="Next").click()

@@ -60,7 +60,7 @@ test("votes are told with the most first", () => {
   assert.deepEqual(quizVerdict(step, votes, true), {
     right: false,
     byFlag: false,
-    words: "3 for “help”, 2 for none, 1 for “will”. “Will” was rejected.",
+    words: "3 for “help”, 2 for none, 1 for “will”. “will” was rejected.",
   });
 });
 
