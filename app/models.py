@@ -143,19 +143,23 @@ def offered() -> dict[str, ModelSet]:
     return {name: _with_obstacle(models) for name, models in _listed().items()}
 
 
+def title(name: str) -> str:
+    """Returns the name of a model set of the list as shown on the page."""
+    return REMOTE[name].title if name in REMOTE else name
+
+
 def label(models: ModelSet) -> str:
     """Returns the text for a model set in the page's list: its title, and its obstacle or a remark."""
-    title, remark = models.name, models.obstacle
-    if title in REMOTE:
-        remark = None if downloaded(title) else "not downloaded yet"
-        title = REMOTE[title].title
+    remark = models.obstacle
+    if models.name in REMOTE:
+        remark = None if downloaded(models.name) else "not downloaded yet"
     elif models.source == "bundled":
         remark = "bundled"
     elif not (remark or torch.cuda.is_available() or ON_ZERO_GPU or _is_bundled(models.target)):
         # a pass takes at least the time of reading the weights
         ms = 1000 * (_weight_bytes(models) or 0) / _bandwidth(torch.device("cpu"), 1)
         remark = f"about {ms:.{int(ms < 9.95)}f} ms a token on this CPU" if ms else None
-    return f"{title} ({remark})" if remark else title
+    return f"{title(models.name)} ({remark})" if remark else title(models.name)
 
 
 def _is_bundled(source: str) -> bool:
@@ -218,7 +222,10 @@ def _wholly_cached(source: str) -> bool:
 
 def from_form(model: str | None, folder: str | None, vp: str | None) -> ModelSet:
     """Returns the model set that the form's values name. folder: the folder, if ``model`` is ``FOLDER``."""
-    return model_set(((folder if model == FOLDER else model) or "").strip(), (vp or "").strip())
+    name = ((folder if model == FOLDER else model) or "").strip()
+    if not name:
+        return ModelSet("", source="unknown", obstacle="There is no folder yet; give one, or choose other models")
+    return model_set(name, (vp or "").strip())
 
 
 def model_set(name: str, vp: str = "") -> ModelSet:
@@ -318,7 +325,7 @@ def _check(models: ModelSet) -> None:
     if models.name in REMOTE:
         require(
             downloaded(models.name),
-            f"{REMOTE[models.name].title} is not downloaded yet; get it first, or choose {presets.BUNDLED}",
+            f"{REMOTE[models.name].title} is not downloaded yet; get it first, or choose other models",
         )
 
 

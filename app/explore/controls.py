@@ -18,7 +18,15 @@ from app.guard import step_number
 from app.jobs import AT_ONCE, EACH, Call, answer, hide_problem_on, notice_box, sentence
 from app.links import Link
 from app.machine import threads_here
-from app.model_choice import build_models, download_label, follow_block, follow_model, method_picker, model_picker
+from app.model_choice import (
+    build_models,
+    download_label,
+    follow_block,
+    follow_model,
+    help_buttons,
+    method_picker,
+    model_picker,
+)
 from app.runs.recordings import FILE_TYPES
 from app.runs.view import runs_drawing, runs_list
 from app.session import Session
@@ -107,7 +115,7 @@ def _build_bar(bar: gr.Column) -> Controls:
     inputs["prompt"] = gr.Textbox(
         prompt,
         label="Prompt",
-        info="Shift+Enter to run",
+        info="Enter runs, Shift+Enter starts a line",
         lines=2,
         max_lines=6,
         elem_id="prompt",
@@ -159,6 +167,7 @@ def _build_bar(bar: gr.Column) -> Controls:
             label = presets.second_label(other)
             example = gr.Button(label, elem_id="example", size="sm", min_width=100, visible=len(other) > 0)
         runs = runs_list()
+    help_buttons(inputs)
     # any change clears the notice, which may be about the previous value
     hide_problem_on(notice, [box.change for box in inputs.values()])
     return Controls(inputs, bar, buttons, race, calibrate, run, stop, notice, told, upload, back, get, runs, example)

@@ -91,8 +91,8 @@ function rememberForms() {
   });
 }
 
-/** Keys that Gradio's controls lack: Shift + Enter and Ctrl + Enter in the prompt press the main button of the tab; Tab closes an open
- *  dropdown. */
+/** Keys that Gradio's controls lack: Enter in the prompt presses the main button of the tab, Shift + Enter starts a line; Tab closes an
+ *  open dropdown. */
 function listenForKeys() {
   document.addEventListener(
     "keydown",
@@ -100,9 +100,10 @@ function listenForKeys() {
       const { target, key } = event;
       if (key === "Tab" && target.matches("input[role='combobox'][aria-expanded='true']"))
         target.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", code: "Escape", bubbles: true }));
-      if (key !== "Enter" || !(event.shiftKey || event.ctrlKey || event.metaKey) || !target.closest("#prompt")) return;
-      event.preventDefault();
+      if (key !== "Enter" || event.isComposing || !target.closest("#prompt")) return;
       event.stopPropagation();
+      if (event.shiftKey) return;
+      event.preventDefault();
       [...document.querySelectorAll("#run, #start-race")].find((main) => main.offsetParent)?.click();
     },
     true,

@@ -87,7 +87,9 @@ export function explainTerms(settings = {}) {
   };
   for (const event of ["pointerover", "focusin", "click"]) document.addEventListener(event, show);
   for (const event of ["scroll", "input"]) addEventListener(event, hide, { capture: true, passive: true });
-  document.addEventListener("keydown", ({ key }) => key === "Escape" && hide());
+  // before others, so that Escape closes nothing else
+  const close = (event) => event.key === "Escape" && shown && (hide(), event.stopPropagation());
+  addEventListener("keydown", close, true);
 }
 
 function place(box, { left, top, bottom }) {

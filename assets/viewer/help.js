@@ -28,7 +28,7 @@ const KEYS = [
     "Tab",
     "go to the positions under the drawing where a second draft can start; ← → choose one, Enter shows what a second draft from there would have added",
   ],
-  ["Esc", "leave the present view, stop playing, close the what-if card, or release first the node, then the step"],
+  ["Esc", "leave the present view, close what was opened last, stop playing, or release the step"],
   ["?", "this list"],
 ];
 
@@ -103,7 +103,8 @@ export function listenForKeys(element, act) {
       event.altKey
     )
       return;
-    if (target.closest(TAKES_TYPING) || target.closest("dialog[open]")) return;
+    const closes = event.key === "Escape" && target.matches("select"); // the list of Find
+    if ((target.closest(TAKES_TYPING) && !closes) || target.closest("dialog[open]")) return;
     // a hidden button, such as one in a dialog that was just closed, can keep the focus for a while
     const button = target.closest("button, a");
     if ([" ", "Enter"].includes(event.key) && button && button.getClientRects().length) return;
@@ -163,8 +164,9 @@ export function keyActions({ store, state, page, tree, viewport, finder, quiz, t
     PageUp: () => state.now.present && state.move(-1),
     Escape: () => {
       if (state.now.present) present();
-      else if (state.now.place !== null) player.seek(Infinity);
       else if (state.now.why) state.set({ why: false });
+      else if (state.now.finder) state.set({ finder: false });
+      else if (state.now.place !== null) player.seek(Infinity);
       else if (!redraft.release()) state.release();
     },
   };

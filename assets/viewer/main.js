@@ -5,7 +5,7 @@ import { emit, h, oncePerFrame, whole } from "./dom.js";
 import { detailsView, tooltipIn } from "./details.js";
 import { stepSummary } from "./explain.js";
 import { STORY, helpView, keyActions, listenForKeys } from "./help.js";
-import { clockView, numbersView } from "./numbers.js";
+import { clockView, numbersView, verdictView } from "./numbers.js";
 import { paysView } from "./pays.js";
 import { Page, chipView } from "./page.js";
 import { motionView } from "./motion.js";
@@ -104,6 +104,7 @@ class Explorer {
       tree,
       strip,
       clockView(page.clock, store),
+      verdictView(page.verdict, store),
       detailsView(page, state, this.redraft, places, strip),
       numbersView(page.numbers, store, state, server),
       this.pays,

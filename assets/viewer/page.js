@@ -40,6 +40,7 @@ export class Page {
       spoken: h("p.spoken", { ariaLive: "polite" }),
       title: h("h2", {}),
       parts: h("p.parts", {}),
+      verdict: h("p.verdict", {}),
       clock: part("clock", "Time of this step, and of its tokens one by one", { role: "group" }),
       text: part("text", "Generated text", { role: "region", tabindex: 0 }),
       lacks: h("p.empty", { hidden: true }),
@@ -67,7 +68,8 @@ export class Page {
     this.arrange(this);
   }
 
-  arrange({ title, parts, clock, text, lacks, tree, strip, redraft, games, timeline, finder, numbers, follow, find }) {
+  arrange(parts) {
+    const { title, clock, verdict, text, lacks, tree, strip, redraft, games, timeline, finder, numbers } = parts;
     this.tools = h("div.tools", {}, this.fit, this.widen, this.explain, this.openFacts);
     this.moments = h("div.stages-row", {}, this.tools); // the player's bar is added
     this.facts = h("div.facts", {}, this.details);
@@ -75,12 +77,12 @@ export class Page {
     this.views = h(
       "div.views",
       { hidden: true },
-      h("div.headline", {}, h("div", { id: "sentence", dir: "auto" }, title, parts), clock),
+      h("div.headline", {}, h("div", { id: "sentence", dir: "auto" }, title, parts.parts), clock, verdict),
       text,
       this.moments,
       h("div.drawing", {}, lacks, tree, strip, redraft, this.facts),
       games,
-      h("div.steps", {}, h("div.gutter", {}, follow, find), timeline, finder),
+      h("div.steps", {}, h("div.gutter", {}, parts.follow, parts.find), timeline, finder),
       numbers,
     );
     this.root.append(this.notice, this.empty, this.views, this.spoken);

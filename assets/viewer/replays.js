@@ -90,8 +90,8 @@ export function whyNone({ header, seen, live, finished }, server, told) {
     return live ? "Other K and γ can be compared after the end of the run." : "This run has no end.";
   if (server) return "";
   return told
-    ? "To compare other K and γ for this run, open “why?” in Explore."
-    : "This file has no replays with other K and γ: ask for them in the app (“why?”) before you save the file.";
+    ? "To compare other K and γ for this run, open “When does it pay?” in Explore."
+    : "This file has no replays with other K and γ: ask for them in the app (“When does it pay?”) before you save the file.";
 }
 
 /**

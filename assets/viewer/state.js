@@ -116,10 +116,12 @@ export class State {
     this.choose({ pinned, node, previewed: null, wanted: null, mark: "" }, kept);
   }
 
-  /** Esc: releases the node first, then the step. */
+  /** Esc: releases the node first, then closes Details, then releases the step. */
   release() {
-    if (this.now.node !== null && this.now.pinned !== null) this.set({ node: null });
-    else this.unpin(this.now.resting);
+    const { node, pinned, facts, resting } = this.now;
+    if (node !== null && pinned !== null) this.set({ node: null });
+    else if (facts) this.set({ facts: false });
+    else this.unpin(resting);
   }
 
   follow() {

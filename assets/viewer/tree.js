@@ -424,9 +424,8 @@ export function treeView(page, state, tooltip, viewport) {
     }
     if (tree.answered(Number(group.dataset.depth))) return;
     const id = idOf(group);
+    tooltip.hide(); // the details show the selected node
     state.pin(step.index, step.yours?.nodes.has(id) ? null : id);
-    // touch has no hover, and the details are far away
-    if (event.pointerType === "touch") tooltip.show(nodeCard(step, id), event);
   });
 
   const tree = {

@@ -244,7 +244,7 @@ def _gains(report: Report) -> Iterator[Sentence]:
         if 2 * last_tokens / max(alpha, 1e-9) < last.nodes / nodes:
             text += (
                 ". Its share of the nodes is more than twice its share of the tokens, so a K below "
-                f"{len(redrafts)} may do as well. To compare other K, use “why?” in Explore, or d2sd whatif"
+                f"{len(redrafts)} may do as well. To compare other K, use “When does it pay?” in Explore, or d2sd whatif"
             )
     yield Sentence("note", text + ".", "gains", (last.branch or 0,))
 

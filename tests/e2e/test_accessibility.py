@@ -64,7 +64,7 @@ def test_tab_has_no_serious_violation(module_page: Page, tab: str):
         measure_what(module_page, "The run in Explore")
         drawn_figure(module_page, "uniform")
     assert severe(module_page) == []
-    for name, part in (("why?", ".pays"), ("Details", "#details")) if tab == "Explore" else ():
+    for name, part in (("When does it pay?", ".pays"), ("Details", "#details")) if tab == "Explore" else ():
         opener = module_page.locator("#explorer").get_by_role("button", name=name)
         opener.click()
         assert severe(module_page, part) == []

@@ -135,7 +135,7 @@ def test_click_in_the_middle_of_a_control_meets_it_offline(browser, class_file, 
     page.keyboard.press("t")
     resized(page, size)
     assert covered(page) == []
-    for name in ("Share ▾", "why?"):
+    for name in ("Share ▾", "When does it pay?"):
         page.locator("#explorer").get_by_role("button", name=name).click()
         resized(page, size)
         assert covered(page) == [], name
@@ -231,7 +231,7 @@ def test_run_started_in_the_middle_of_another_looks_like_that_run_on_a_fresh_pag
     expect(pressed.locator(".flyer").first).to_be_attached()
     start(pressed, "One day, a small dog", 40)
     finished(pressed)
-    expect(pressed.locator(".gist")).to_have_text(re.compile("one by one|cleanly"))  # its speed arrives last
+    expect(pressed.locator(".verdict")).to_have_text(re.compile("one by one|cleanly"))  # its speed arrives last
     assert pressed.locator(".flyer").count() == 0
 
     def same() -> None:

@@ -171,7 +171,7 @@ def test_opened_server_log_is_judged_by_its_own_figures(module_page: Page):
     reply = {"metrics": {"speculative_decoding": stats, "generation_time_ms": 1200.0}}
     upload(page, "reply.json", json.dumps(reply).encode())
     expect(view(page)).to_have_attribute("data-steps", "40")
-    page.get_by_role("button", name="why?").click()
+    page.get_by_role("button", name="When does it pay?").click()
     box = page.locator(".pays:visible")
     expect(box).to_contain_text("drafting pays only if a token takes more than 10.")
     expect(box).not_to_contain_text("H200", use_inner_text=True)
