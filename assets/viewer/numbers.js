@@ -89,8 +89,9 @@ export function clockView(host, store) {
         h("span.value", {}, milliseconds(time) + words),
       ];
     };
+    const even = timesWords(plain / own, "") === "as fast";
     host.replaceChildren(
-      ...row("this step", "own", own, `, ${own < plain ? "quicker" : "slower"}`),
+      ...row("this step", "own", own, `, ${even ? "as fast" : own < plain ? "quicker" : "slower"}`),
       ...row("one by one", "plain", plain, ""),
     );
   }

@@ -50,7 +50,7 @@ function nodeWords(step, columns, padding, family) {
   return { words, sizes, widths };
 }
 
-const LEAD = { wide: 128, close: 120 }; // pixels: width of the first column, above the titles of the strip
+const LEAD = { wide: 128, close: 124 }; // pixels: width of the first column, above the titles of the strip
 export const NARROW = 640; // pixels: narrower views show all columns
 
 /** Draws the tree of the shown step. `page`: the element for the svg, and the buttons for its size; `viewport`: its zoom and pan. */

@@ -306,13 +306,14 @@ export class Columns {
    * matters: columns that stay readable as far as possible, the most important first
    * need(depth): pixels for the words of a column, 0 without words
    * wish(depth): pixels if there is room: for the words of hidden nodes too, or in larger type on a narrow screen
-   * lead: width of the first column if the others leave it, or always if it is a small part of a fitted view
+   * lead: width of the first column if the others leave it; at least 90% of it where this is a small part of the view, all in a fitted view
    */
   constructor(count, across, fitted, matters, need = () => COLUMN.read, wish = need, lead = 0) {
     const [needs, wishes] = [need, wish].map((of) => [...Array(count).keys()].map(of));
     const filled = (widths) => widths.map((width) => width || COLUMN.least / 2);
     const wanted = filled(sum(filled(wishes)) <= across ? wishes : needs);
-    const first = fitted && 6 * lead < across ? lead : Math.min(lead, Math.floor(across - sum(wanted.slice(1))));
+    const kept = 6 * lead < across ? (fitted ? lead : 0.9 * lead) : 0;
+    const first = clamp(Math.floor(across - sum(wanted.slice(1))), kept, lead);
     const head = first > wanted[0] ? [first] : [];
     for (const widths of [needs, wishes]) widths.splice(0, head.length);
     const room = across - sum(head);

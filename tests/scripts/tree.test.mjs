@@ -296,7 +296,7 @@ test("columns fill the width evenly, but for words that need more", () => {
   const even = new Columns(10, 800, false, [], () => 50).widths;
   assert.deepEqual(even.map(Math.round), Array(10).fill(80));
   const led = (need) => new Columns(10, 800, false, [], () => need, undefined, 128).widths.map(Math.round);
-  assert.deepEqual([led(50)[0], led(78)[0]], [128, 98]); // as far as the others leave it
+  assert.deepEqual([led(50)[0], led(75)[0], led(80)[0]], [128, 125, 115]); // as far as the others leave it
   const fitted = new Columns(10, 800, true, [], () => 78, undefined, 128).widths;
   assert.deepEqual([fitted[0], total(fitted)], [128, 800]);
   const long = new Columns(10, 800, false, [], (at) => (at === 4 ? 170 : 50)).widths;
