@@ -46,7 +46,6 @@ export class Guessing {
     Object.assign(this, { root, store, state, name });
     this.said = h("p.said", { role: "status" });
     this.next = button("Next", {}, () => this.go());
-    this.marks = h("ol.marks", { ariaLabel: "Your guesses, step by step" });
   }
 
   get on() {
@@ -100,37 +99,13 @@ export class Guessing {
     this.state.set({ answers: { ...answers, [this.name]: { ...this.answers, [step]: verdict } } });
   }
 
-  /** Sets the state of the game on the root and draws the marks; returns false if the game is off. */
+  /** Sets the state of the game on the root; returns false if the game is off. */
   showState() {
-    const { asking, answers } = this;
+    const { asking } = this;
     this.root.dataset[this.name] = asking || this.pending ? "asking" : this.on ? "told" : "off";
     this.box.hidden = !this.on;
-    if (!this.on) return false;
-    const mark = (at) => {
-      const guess = answers[at];
-      const attributes = {
-        class: !guess ? "open" : guess.right ? "right" : "wrong",
-        title: `Step ${at + 1}: ${guess ? this.words(guess) : "no guess yet"}`,
-        ariaCurrent: at === this.state.shown ? "step" : null,
-      };
-      return h(
-        "li",
-        {},
-        button(guess ? this.sign(guess) : "·", attributes, () => this.state.pin(at)),
-      );
-    };
-    this.marks.hidden = !Object.keys(answers).length;
-    this.marks.replaceChildren(...guessableSteps(this.store.summaries).slice(0, MOST_MARKS).map(mark));
     this.next.hidden = asking || !this.open.length;
-    return true;
-  }
-
-  sign({ right }) {
-    return right ? "✓" : "✕";
-  }
-
-  words({ right }) {
-    return right ? "right" : "wrong";
+    return this.on;
   }
 }
 
@@ -187,6 +162,7 @@ export class QuizView extends Guessing {
   constructor(root, store, state) {
     super(root, store, state, "quiz");
     this.all = button("None: all accepted (0)", {}, () => this.guess(Infinity));
+    this.marks = h("ol.marks", { ariaLabel: "Your guesses, step by step" });
     const title = "Count the votes of a class";
     this.hands = button("Hands", { title }, () => state.set({ hands: !state.now.hands, votes: [] }));
     this.reveal = button("Reveal (Enter)", {}, () => this.enter());
@@ -261,8 +237,29 @@ export class QuizView extends Guessing {
     else this.guess(position);
   }
 
+  showMarks() {
+    const { answers, state } = this;
+    const mark = (at) => {
+      const guess = answers[at];
+      const [sign, words] = !guess ? ["·", "no guess yet"] : guess.right ? ["✓", "right"] : ["✕", "wrong"];
+      const attributes = {
+        class: guess && words,
+        title: `Step ${at + 1}: ${words}`,
+        ariaCurrent: at === state.shown ? "step" : null,
+      };
+      return h(
+        "li",
+        {},
+        button(sign, attributes, () => state.pin(at)),
+      );
+    };
+    this.marks.hidden = !Object.keys(answers).length;
+    this.marks.replaceChildren(...guessableSteps(this.store.summaries).slice(0, MOST_MARKS).map(mark));
+  }
+
   show({ hands }) {
     if (!this.showState()) return;
+    this.showMarks();
     const { asking, here } = this;
     const done = Object.values(this.answers);
     const right = done.filter((v) => v.right).length;
