@@ -82,7 +82,9 @@ def test_target_that_is_not_downloaded_is_offered_but_refused(monkeypatch, tmp_p
     monkeypatch.setenv("D2SD_HOME", str(tmp_path))
     labels = {value: label for label, value in model_choice.model_picker().choices}
     assert labels["smollm2"] == "SmolLM2-135M-Instruct (not downloaded yet)"
-    with pytest.raises(InputError, match="SmolLM2-135M-Instruct is not downloaded yet; get it first, or choose tiny"):
+    with pytest.raises(
+        InputError, match="SmolLM2-135M-Instruct is not downloaded yet; get it first, or choose other models"
+    ):
         models.engine(model_set("smollm2"))
 
 

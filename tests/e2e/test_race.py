@@ -139,7 +139,7 @@ def test_own_race_is_drawn_after_mistake(module_page: Page):
     race.locator("#prompt textarea").fill(PROMPT)
     choose(race, "autoregressive", "d2sd")
     set_number(race, "max-tokens", 24)
-    race.locator("#prompt textarea").press("Shift+Enter")  # presses the main button of the tab
+    race.locator("#prompt textarea").press("Enter")  # presses the main button of the tab
     expect(race.locator("#race .title")).to_have_text("Your race.")
     expect(race.locator("#race .figures tr[data-method=d2sd] .same")).to_have_text("✓")
 

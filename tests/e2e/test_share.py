@@ -158,7 +158,7 @@ def test_upload_shows_readable_traces_and_refuses_others(module_page: Page):
     finished(page)
     expect(problem(page)).to_be_hidden()
     assert output_text(page) == before[1]
-    expect(page.locator("#explorer .recording")).to_have_text("Opened from mine.jsonl.gz.")
+    expect(page.locator("#explorer .verdict")).to_contain_text("opened from mine.jsonl.gz.")
     assert share(page, "JSONL") == trace
 
 
