@@ -34,6 +34,7 @@ from d2sd.calibration.resampling import RESAMPLES
 from d2sd.calibration.text import Columns, Table
 from d2sd.cli.common import (
     add_run_arguments,
+    add_sweep_argument,
     decode_config,
     load_engine,
     prepare_engine,
@@ -73,10 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--preset", choices=PRESETS, help="predefined comparison; also shows published figures if there are any. Names: "
         + "; ".join(f"{name}: {p.sentence}" for name, p in PRESETS.items())
     )  # fmt: skip
-    parser.add_argument(
-        "--sweep", action="append", default=[], metavar="FIELD=A,B,…",
-        help="for each value, run every method that uses the field; for example K=1,2,4,8; may be repeated",
-    )  # fmt: skip
+    add_sweep_argument(parser, "run")
     parser.add_argument(
         "--baselines", default="", metavar="A,B,…",
         help="other implementations to compare with: all, or a list of: " + "; ".join(f"{name}: {sentence}" for name, sentence in BASELINES.items()),
