@@ -40,20 +40,20 @@ def diagnose(findings: Findings) -> Diagnosis:
     """
     if (fault := folder_fault(findings.checks)) is not None:
         return fault
-    if findings.failed is not None or findings.run is None:
-        failed = findings.failed
+    run, failed = findings.run, findings.failed
+    if failed is not None or run is None:
         reason = "" if failed is None else f": {failed.part} failed ({failed.reason})"
         return Diagnosis("failed", f"The examination ended early{reason}.")
     swap = None if findings.reference is None else findings.reference.exchange
     if swap is not None and swap.restored and swap.share <= MOST_PARTS and findings.below:
-        return _exchanged(findings, findings.run, swap)
-    if (trial := proved(findings, findings.run)) is not None:
+        return _exchanged(findings, run, swap)
+    if (trial := proved(findings, run)) is not None:
         variant = trial.variant
-        now = f"α is {trial.run.alpha:.2f} instead of {findings.run.alpha:.2f}"
-        sentence = f"With {variant.description}, {now}.{_compared_with_expectation(findings)}"
+        now = f"α is {trial.run.alpha:.2f} instead of {run.alpha:.2f}"
+        sentence = f"With {variant.description}, {now}.{_compared_with_expectation(findings, run)}"
         return Diagnosis(variant.kind, sentence, variant.fix, (variant,) * variant.writable, trial.run.alpha)
-    cause = "below" if findings.below else "unknown" if findings.run.shape[0] == "unclear" else "none"
-    sentence = f"α is {with_interval(findings.run.estimate, decimal)}{_shape(findings.run)}.{_texts(findings)}{_believed(findings.run)}{_best(findings)}{_compared_with_expectation(findings)}"
+    cause = "below" if findings.below else "unknown" if run.shape[0] == "unclear" else "none"
+    sentence = f"α is {with_interval(run.estimate, decimal)}{_shape(run)}.{_texts(findings)}{_believed(run)}{_best(findings)}{_compared_with_expectation(findings, run)}"
     return Diagnosis(cause, sentence)
 
 
@@ -154,10 +154,10 @@ def _best(findings: Findings) -> str:
     return f"{tried} {best.variant.description} is the best: {best.run.alpha:.2f}{further}."
 
 
-def _compared_with_expectation(findings: Findings) -> str:
+def _compared_with_expectation(findings: Findings, run: DraftingRun) -> str:
     expected, below = findings.asked.expected, "" if findings.below else "not "
-    if findings.reference is not None and findings.run is not None:
-        return _compared_with_reference(findings.run, findings.reference)
+    if findings.reference is not None:
+        return _compared_with_reference(run, findings.reference)
     if expected is not None:
         return f" It is {below}significantly below the expected {expected:.2f}."
     return f" {ASK}."
