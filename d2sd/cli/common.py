@@ -286,8 +286,7 @@ def read_text(path: str) -> str:
             raw = f.read(MAX_PROMPT_BYTES + 1)
     except OSError as error:
         raise InputError(f"cannot read the prompt file {path}: {error.strerror}") from None
-    if len(raw) > MAX_PROMPT_BYTES:
-        raise InputError(f"the prompt file {path} is larger than 1 MiB")
+    require(len(raw) <= MAX_PROMPT_BYTES, f"the prompt file {path} is larger than 1 MiB")
     return "".join(text for _, text in utf8_lines(BytesIO(raw), f"the prompt file {path}"))
 
 

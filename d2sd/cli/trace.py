@@ -16,7 +16,7 @@ from d2sd.bench.prompts import read_prompts
 from d2sd.calibration.text import count, decimal
 from d2sd.cli.common import add_command, add_flag, add_prompt_arguments, print_json
 from d2sd.cli.outputs import add_output, check_output, lock_output
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.logs import UNKNOWN, Figures, import_log, open_texts, read_runs
 from d2sd.logs.serving import ENGINES, Server, complete
 from d2sd.trace.description import WIDTH, describe_step
@@ -103,8 +103,7 @@ def _chosen_run(arguments: argparse.Namespace) -> Trace:
     """Returns the run of the file that ``--run`` names. Without ``--run``, returns the only run of the file."""
     if arguments.run is None:
         traces = [*islice(read_traces(arguments.file), 2)]
-        if len(traces) > 1:
-            raise InputError("this file contains several runs; name one with --run N")
+        require(len(traces) < 2, "this file contains several runs; name one with --run N")
         return traces[0]
     trace = next(islice(read_traces(arguments.file), arguments.run - 1, None), None) if arguments.run > 0 else None
     if trace is None:
@@ -151,8 +150,8 @@ def _step_index(trace: Trace, step: int) -> int:
     """Returns the index of a step. step: its number from 1, or -1 for the last step."""
     steps = len(trace.steps)
     number = steps if step == -1 else step
-    if not 1 <= number <= steps:
-        raise InputError(f"there is no step {step}; this trace has " + (f"steps 1 to {steps}" if steps else "no steps"))
+    has = f"steps 1 to {steps}" if steps else "no steps"
+    require(1 <= number <= steps, f"there is no step {step}; this trace has {has}")
     return number - 1
 
 
@@ -272,8 +271,7 @@ def _import(arguments: argparse.Namespace) -> None:
 
 
 def _record(arguments: argparse.Namespace) -> None:
-    if arguments.max_new_tokens < 1:
-        raise InputError(f"max-new-tokens must be at least 1, not {arguments.max_new_tokens}")
+    require(arguments.max_new_tokens >= 1, f"max-new-tokens must be at least 1, not {arguments.max_new_tokens}")
     server, texts = Server(arguments.from_server, arguments.allow_remote), open_texts(arguments.tokenizer)
     prompts = read_prompts(arguments.prompts, arguments.limit)
     replies = (complete(server, arguments.engine, prompt.text, arguments.max_new_tokens) for prompt in prompts)

@@ -25,7 +25,7 @@ from d2sd.doctor.probes import TemplateTrial, Trial, probe, templates
 from d2sd.doctor.settings import settings_of
 from d2sd.doctor.variants import variants
 from d2sd.engine import Engine
-from d2sd.errors import InputError, error_line
+from d2sd.errors import InputError, error_line, require
 from d2sd.folders.checks import Check, check_drafter_folder
 from d2sd.folders.configs import check_reachable, published_config
 from d2sd.folders.fingerprint import changes_since
@@ -166,8 +166,7 @@ class Examination:
         others = templates(self._engine, asked.prompts, self.config)
         numbers = [number for number, text in enumerate(self._texts) if text.anchors]
         self._add(unusable=(sum(map(is_unusable, self._texts)), len(self._texts)))
-        if not numbers and not others:
-            raise InputError("the target ended every text immediately")
+        require(numbers or others, "the target ended every text immediately")
         self._texts = [self._texts[n] for n in numbers]
         if asked.reference is not None:
             with self._part("reading the reference"), self._engine.lock:
