@@ -129,7 +129,7 @@ def tally(results: Sequence[Result], labels: Sequence[str], margin: float | None
     rows = []
     for label in labels:
         texts = sorted((r for r in results if r.label == label), key=lambda r: r.prompt)
-        divergences = [r.divergence for r in texts if r.divergence is not None]
+        divergences = [r.divergence for r in texts if r.divergence]
         shortfall = max((r.shortfall for r in texts if r.shortfall is not None), default=None)
         rows.append({
             "label": label,

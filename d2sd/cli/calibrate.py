@@ -144,8 +144,8 @@ def _text(name: str, runs: RunStatistics) -> Iterator[str]:
         yield from (f"  {line}" for line in _of_confidence(report))
         if report.head and name == "all":
             yield from (f"  confidence head: {line}" for line in _of_confidence(report.head))
-    yield from (f"  {s.text}" for s in stop_sentences(report.stops, report.head is not None))
-    if report.stops is not None and name == "all":
+    yield from (f"  {s.text}" for s in stop_sentences(report.stops, bool(report.head)))
+    if report.stops and name == "all":
         yield from (f"  {line}" for line in (caption(report.stops), *stop_table(report.stops).lines()))
 
 

@@ -147,7 +147,7 @@ class Examination:
         self._at("reading the folder")
         checks = tuple(check_drafter_folder(asked.drafter, self.target, second=bool(asked.visible)))
         self._add(checks=checks)
-        if folder_fault(checks) is not None:
+        if folder_fault(checks):
             return
         try:
             if not self._loaded:
@@ -207,7 +207,7 @@ class Examination:
         while True:
             with self._engine.lock:
                 trial = next(trials, None)
-            if trial is None:
+            if not trial:
                 return
             yield trial
 
@@ -280,7 +280,7 @@ class Examination:
             self._add(trials=tuple(latest.values()))
             self._at("trying changes", len(latest), len(tried), trial.variant.description)
         best = proved(self.findings, run)
-        if best is None or self.asked.expected or self.asked.reference:
+        if not best or self.asked.expected or self.asked.reference:
             return
         changed = best.variant.apply(model)
         self._at("trying further changes")
@@ -315,7 +315,7 @@ class Examination:
         out: folder of the copy; it must not exist.
         """
         diagnosis = self.findings.diagnosis
-        if diagnosis is None or not diagnosis.changes:
+        if not diagnosis or not diagnosis.changes:
             return f"{out} was not written: no fault is proved that a change removes."
         write_changed(self.asked.drafter, diagnosis.changes, out)
         kept = False

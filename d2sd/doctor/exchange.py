@@ -104,7 +104,7 @@ class Reference:
     @property
     def explained(self) -> bool:
         """Whether the comparison explains the drafter's α, so that no other change needs to be tried."""
-        return self.same_form and (not self.better or (self.exchange is not None and self.exchange.restored))
+        return self.same_form and (not self.better or bool(self.exchange and self.exchange.restored))
 
 
 def compared(
