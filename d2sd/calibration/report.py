@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -202,8 +202,7 @@ def compare_runs(a: RunStatistics, b: RunStatistics) -> Comparison:
 MAX_CHARACTERS = 24  # characters of a token's text
 
 
-@dataclass(frozen=True, slots=True)
-class StepWords:
+class StepWords(NamedTuple):
     """The texts of a step in the list of steps.
 
     texts: texts of the scored tokens of the first draft. If the step has no first draft: texts of all tree nodes.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -44,8 +44,7 @@ CLEAR_GAIN = 0.05  # if a further change gains at least this share, one change a
 DRAFTS = 0.2  # acceptance at position 1 that a mended drafter must reach if its α was not measured
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(NamedTuple):
     """Progress of an examination.
 
     findings: the findings so far.
