@@ -236,10 +236,10 @@ class TableBuilder:
         self._head.extend(head)
         self._nodes.extend(sources[1:])
         self._gained.extend(sources[n] for n in step.accepted)
-        if draft is None:
-            self._add_nodes(step)
-        else:
+        if draft:
             self._add_redrafts(step)
+        else:
+            self._add_nodes(step)
 
     def _add_redrafts(self, step: StepDone) -> None:
         row, committed = len(self._seconds), tuple(c.token for c in step.committed)

@@ -227,12 +227,12 @@ def record_runs(
     """
     for number, (prompt, ids) in enumerate(progress(prompts, desc=name, unit="prompt")):
         path = paths[number] if paths else None
-        if reuse and path is not None and path.exists():
+        if reuse and path and path.exists():
             yield load_trace(path)
             continue
         trace = engine.generate(ids, config)
         trace = replace(trace, header=trace.header | {"prompt": prompt.text, "domain": prompt.domain})
-        if path is not None:
+        if path:
             trace.save(path)
         yield trace
 

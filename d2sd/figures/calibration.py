@@ -91,7 +91,7 @@ def headline(report: Report) -> Iterator[Stat]:
     yield Stat(
         "Tokens per re-draft",
         digits(per.value),
-        _range(per) if per.value is not None else "",
+        "" if per.value is None else _range(per),
         "Tokens added by re-drafts, divided by the number of re-drafts.",
     )
 

@@ -256,7 +256,7 @@ class Request:
                 else ([*tokens_of_step[:in_text], *[NOT_KNOWN] * (d - in_text)], (), ())
             )
             yield chain_step(
-                number, tokens[begin - 1], before + begin - 1, chain, a, tokens_of_step[in_text] if len(tokens_of_step) > in_text else None, in_text=in_text,
+                number, tokens[begin - 1], before + begin - 1, chain, a, next(iter(tokens_of_step[a:]), None), in_text=in_text,
                 confidence=confidence, alternatives=alternatives, elapsed=elapsed,
             )  # fmt: skip
             begin += a + 1
