@@ -191,7 +191,7 @@ def _temperature(report: Report) -> Iterator[Sentence]:
     advice = report.advice
     if advice is None:  # too few positions, or runs without probabilities at other temperatures
         return
-    helps = advice.improvement.low is not None and advice.improvement.low > 0
+    helps = (advice.improvement.low or 0.0) > 0
     shown = ", ".join(f"{t:.2f}" for t in advice.temperatures[:SHOWN_TEMPERATURES])
     more = ", …" if len(advice.temperatures) > SHOWN_TEMPERATURES else ""
     name = f"Softmax temperatures by position ({shown}{more})"
@@ -202,7 +202,7 @@ def _temperature(report: Report) -> Iterator[Sentence]:
     )
     if advice.changed is not None:
         text += f". {percent(advice.changed)} of the steps would select other prefixes"
-    if advice.hits_before is not None and advice.hits_after is not None:
+    if advice.hits_before is not None:
         text += f" (boundary hit rate {percent(advice.hits_before)} before, {percent(advice.hits_after)} after)"
     yield Sentence("mixed" if helps else "note", f"{text}. These temperatures are not for sampling.")
 
@@ -251,7 +251,7 @@ def _gains(report: Report) -> Iterator[Sentence]:
 
 def _second(report: Report) -> Iterator[Sentence]:
     second = report.second
-    if second is None or second.confidence is None or second.accepted is None:
+    if second is None or not second.positions:
         return
     where = f"{count(second.positions, 'token')} of re-drafts with a correct prefix"
     says = f"mean confidence {percent(second.confidence)}, accepted {percent(second.accepted)} ({where})"

@@ -118,7 +118,7 @@ class Findings:
     @property
     def names_fault(self) -> bool:
         """Whether the diagnosis names a fault."""
-        return self.diagnosis is not None and self.diagnosis.names_fault
+        return bool(self.diagnosis and self.diagnosis.names_fault)
 
     @property
     def helping(self) -> list[Trial]:
@@ -133,9 +133,9 @@ class Findings:
     @property
     def below(self) -> bool:
         """Whether α is significantly below what it should be: the reference's α or ``Asked.expected``. False if neither is given."""
-        if self.run is None:
+        if not self.run:
             return False
-        worse = self.reference is not None and self.reference.better
+        worse = bool(self.reference and self.reference.better)
         return worse or (self.asked.expected is not None and self.run.below(self.asked.expected))
 
     def to_dict(self) -> dict[str, Any]:
