@@ -53,7 +53,7 @@ def generate(
     seed: int = 0,
     chat: bool = False,
 ) -> dict[str, Any]:
-    """Continue a prompt by speculative decoding, and return the text that each step committed.
+    """Continue a prompt by speculative decoding, and return the text that each step wrote.
 
     Args:
         prompt: the text to continue
@@ -66,7 +66,7 @@ def generate(
         chat: whether to put the prompt into the model's chat template
 
     Returns:
-        run (the name of the run, for step and calibrate), text, steps (the text committed by each step), stop_reason, and totals:
+        run (the name of the run, for step and calibrate), text, steps (the text written by each step), stop_reason, and totals:
         mean_acceptance_length (α), tokens_per_second and others
     """
     for name, text in (("prompt", prompt), ("model", model), ("method", method)):

@@ -38,6 +38,8 @@ IN_TURN = HIDDEN | {"concurrency_id": MODEL, "concurrency_limit": 1, "trigger_mo
 FILES = HIDDEN | {"concurrency_id": "files", "concurrency_limit": 1}
 BESIDE = HIDDEN | {"concurrency_limit": 4}
 CANCELLED = "Cancelled while waiting in the queue: nothing was run."
+# Words of problems for which the bar offers a button, by the end of the CSS class with which the button appears.
+OFFERS = {"models": "other models", "folder": "folder"}
 NEXT = "Another run is in progress. Yours is next."  # shown to the first in the queue
 TURNS_COUNTED = 9  # number of latest requests of each kind from which waiting times are estimated
 
@@ -252,13 +254,14 @@ def notice_box(elem_id: str) -> gr.Textbox:
 
 def sentence(problem: str = "", news: str = "", note: str = "") -> gr.Textbox:
     """Returns an update of the notice: it shows one of the three texts, and is hidden if all are empty. A note may have several
-    lines.
+    lines, and stays below the bar; the others are lines in the bar.
     """
+    offers = [f"offers-{name}" for name, words in OFFERS.items() if words in problem]
     return gr.Textbox(
         without_paths(problem) or news or note,
         max_lines=16,
         label="Please check" if problem else "Please wait" if news else "Note",
-        elem_classes=["notice", "problem" if problem else "news"],
+        elem_classes=["notice", "problem" if problem else "news" if news else "note", *offers],
         visible=bool(problem or news or note),
     )
 

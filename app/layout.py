@@ -36,7 +36,8 @@ SWITCH_THEME = """() => {
 
 
 SHOW_WORDS = "() => document.dispatchEvent(new CustomEvent('explorer:words'))"
-TAGLINE = "A small model guesses ahead, the large one checks in one pass: same text, fewer passes."
+SHOW_STORY = "() => document.dispatchEvent(new CustomEvent('explorer:learn', { detail: { chapter: 1 } }))"
+TAGLINE = "D²SD drafts twice, then the large model checks once: the same text in fewer passes."
 
 
 def theme() -> gr.themes.Base:
@@ -115,6 +116,7 @@ def build() -> gr.Blocks:
         with gr.Row(elem_id="top"):
             gr.Markdown("# D²SD Explorer", elem_id="title")
             gr.Markdown(TAGLINE, elem_id="tagline")
+            show_me = gr.Button("Show me in 2 minutes", elem_id="show-me", size="sm", min_width=60)
             words = gr.Button("Words & keys", elem_id="words", size="sm", min_width=60)
             theme_switch = gr.Button("◐ Theme", elem_id="theme", size="sm", min_width=60)
         # one bar and one drawer for all tabs; style sheets put the bar below the names of the tabs
@@ -132,6 +134,7 @@ def build() -> gr.Blocks:
         opening.learn(lambda: gr.Tabs(selected="learn"), None, tabs, **AT_ONCE)
         recorded = opens_run(lambda *_: (presets.second(), "Recorded", ""))
         shown.open_on(controls.example.click, recorded, controls.told)
+        show_me.click(None, js=SHOW_STORY, **AT_ONCE)
         words.click(None, js=SHOW_WORDS, **AT_ONCE)
         theme_switch.click(None, js=SWITCH_THEME, **AT_ONCE)
         wire_runs(page, shown, race)

@@ -20,7 +20,22 @@ from d2sd.errors import require
 MAX_PROMPT = 20_000
 # Fields of links that define a run, and fields that select a place in a run. assets/viewer/constants.js has the same lists.
 RUN_FIELDS = ("prompt", "model", "method", *(s.name for s in SETTINGS))
-PLACE_FIELDS = ("tab", "run", "step", "node", "chapter", "stop", "quiz", "draft", "beat", "play", "embed", "theme")
+PLACE_FIELDS = (
+    "tab",
+    "run",
+    "step",
+    "node",
+    "stage",
+    "present",
+    "chapter",
+    "stop",
+    "quiz",
+    "draft",
+    "beat",
+    "play",
+    "embed",
+    "theme",
+)
 FLAGS = {"true": True, "false": False}
 # Stricter than int(), which also accepts non-ASCII digits, spaces and underscores.
 NUMBERS = {"whole": re.compile(r"-?[0-9]{1,19}"), "real": re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,18})?")}

@@ -13,7 +13,7 @@ AWARE = tuple(f"{method}{COST_AWARE}" for method in ("dflash", "ddtree", "d2sd",
 LANES = (*METHODS, *AWARE)
 DEFAULT_LANES = ("autoregressive", "dflash", "eagle3", "d2sd", "d2sd_tree", f"d2sd{COST_AWARE}")
 QUICKEST = ", “quickest here”"  # suffix of a cost-aware lane's title
-NAMES = {method.id: method.name for method in METHODS.values()}
+NAMES = {method.id: method.name for method in METHODS.values()} | {PLAIN: "One by one"}
 
 
 def lane_of(method: str, cost_aware: bool) -> str:
@@ -43,4 +43,5 @@ def run_title(header: Mapping[str, Any]) -> str:
 def ordered(lanes: Collection[str]) -> list[tuple[str, str]]:
     """Returns the titles and ids of methods or lanes, the main ones first."""
     main = [lane for lane in DEFAULT_LANES if lane in lanes]
-    return [(lane_title(lane), lane) for lane in (*main, *(lane for lane in lanes if lane not in main))]
+    ids = [*main, *(lane for lane in lanes if lane not in main)]
+    return [(lane_title(lane) + " (plain decoding)" * (lane == PLAIN), lane) for lane in ids]

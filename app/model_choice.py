@@ -30,6 +30,11 @@ FOLLOW_BLOCK = """(gamma, budget, current, trained) => {
   return [budget === current ? size : budget, size];
 }"""
 
+OPEN_FOLDER = """() => {
+  document.querySelector("#fold button[aria-expanded=false]")?.click();
+  [...document.querySelectorAll(":is(#folder, #vp) :is(input, textarea)")].find((box) => box.offsetParent)?.focus();
+}"""
+
 
 def method_picker(methods: Collection[str], value: str, elem_id: str, tab: str) -> gr.Dropdown:
     """Returns the list of methods of a tab, the main methods first."""
@@ -86,6 +91,19 @@ def model_picker() -> gr.Dropdown:
     )
 
 
+def help_buttons(inputs: Mapping[str, Any]) -> None:
+    """Add the buttons that the bar offers with a problem (``app.jobs.OFFERS``). inputs: the form's components by name."""
+    with gr.Row(elem_id="helps"):
+        if not public():
+            give = gr.Button("Give a folder", elem_id="help-folder", size="sm", min_width=60)
+            give.click(None, js=OPEN_FOLDER, **AT_ONCE)
+        first = presets.first_model()
+        use = gr.Button(f"Use {models.title(first)}", elem_id="help-models", size="sm", min_width=60)
+        values = [first, models.templated(first), None, None]
+        fields = [inputs[name] for name in ("model", "chat", "block_size", "second_block_size")]
+        use.click(lambda: values, None, fields, **AT_ONCE)
+
+
 def build_models(model: gr.Dropdown) -> dict[str, gr.components.Component]:
     """Returns the controls for the arguments of ``models.from_form``, by name, and wires them. model: the list of models."""
     with gr.Group(visible=False, elem_id="own-models") as group:
@@ -109,7 +127,10 @@ def build_models(model: gr.Dropdown) -> dict[str, gr.components.Component]:
         return *shown, without_paths(sentence), gr.Textbox(summary, visible=bool(summary))
 
     changed = [model.change, vp.change, folder.blur, folder.submit]
-    gr.on(changed, describe, [model, folder, vp], [group, folder, second, plan], **AT_ONCE)
+    wired: Any = ([model, folder, vp], [group, folder, second, plan])
+    gr.on(changed, describe, *wired, **AT_ONCE)
+    opened = f"model => model === '{models.FOLDER}' && ({OPEN_FOLDER})()"
+    model.input(describe, *wired, **AT_ONCE).then(None, model, None, js=opened, **AT_ONCE)
     return {"model": model, "folder": folder, "vp": vp}
 
 

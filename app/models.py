@@ -28,6 +28,7 @@ import d2sd
 from app import machine, presets
 from app.machine import ON_ZERO_GPU
 from app.visitors import public, without_paths
+from d2sd.bench.timings import bandwidth
 from d2sd.errors import InputError, require
 from d2sd.folders.configs import trained_block_size
 from d2sd.folders.loading import load_models
@@ -43,6 +44,7 @@ FIELDS = ("name", *PARTS, "dtype")
 MAX_BYTES = 200_000
 MAX_TEXT = 300
 FOLDER = "folder"  # value in the list of models for a folder of the user
+_bandwidth = cache(bandwidth)
 ROOM = 1.2  # needed memory (weights, drafters and caches) ÷ size of the target's weights
 
 # Published targets with a drafter of z-lab, and their parameters in billions, from the model cards.
@@ -141,17 +143,23 @@ def offered() -> dict[str, ModelSet]:
     return {name: _with_obstacle(models) for name, models in _listed().items()}
 
 
+def title(name: str) -> str:
+    """Returns the name of a model set of the list as shown on the page."""
+    return REMOTE[name].title if name in REMOTE else name
+
+
 def label(models: ModelSet) -> str:
     """Returns the text for a model set in the page's list: its title, and its obstacle or a remark."""
-    title, remark = models.name, models.obstacle
-    if title in REMOTE:
-        remark = None if downloaded(title) else "not downloaded yet"
-        title = REMOTE[title].title
+    remark = models.obstacle
+    if models.name in REMOTE:
+        remark = None if downloaded(models.name) else "not downloaded yet"
     elif models.source == "bundled":
         remark = "bundled"
     elif not (remark or torch.cuda.is_available() or ON_ZERO_GPU or _is_bundled(models.target)):
-        remark = "on the CPU: slow"
-    return f"{title} ({remark})" if remark else title
+        # a pass takes at least the time of reading the weights
+        ms = 1000 * (_weight_bytes(models) or 0) / _bandwidth(torch.device("cpu"), 1)
+        remark = f"about {ms:.{int(ms < 9.95)}f} ms a token on this CPU" if ms else None
+    return f"{title(models.name)} ({remark})" if remark else title(models.name)
 
 
 def _is_bundled(source: str) -> bool:
@@ -177,7 +185,8 @@ def _weight_bytes(models: ModelSet) -> float | None:
     """Returns the size of the target's weights in bytes, from its model card or folder; None if unknown."""
     if models.source == "published":
         return PUBLISHED[models.name][1] * 1e9 * SIZES[models.dtype or "float32"]
-    files = Path(models.target).glob("*.safetensors") if is_folder(models.target) else ()
+    config = _stored_config(models.target)
+    files = config.parent.glob("*.safetensors") if config else ()
     return float(sum(file.stat().st_size for file in files)) or None
 
 
@@ -213,7 +222,10 @@ def _wholly_cached(source: str) -> bool:
 
 def from_form(model: str | None, folder: str | None, vp: str | None) -> ModelSet:
     """Returns the model set that the form's values name. folder: the folder, if ``model`` is ``FOLDER``."""
-    return model_set(((folder if model == FOLDER else model) or "").strip(), (vp or "").strip())
+    name = ((folder if model == FOLDER else model) or "").strip()
+    if not name:
+        return ModelSet("", source="unknown", obstacle="There is no folder yet; give one, or choose other models")
+    return model_set(name, (vp or "").strip())
 
 
 def model_set(name: str, vp: str = "") -> ModelSet:
@@ -313,7 +325,7 @@ def _check(models: ModelSet) -> None:
     if models.name in REMOTE:
         require(
             downloaded(models.name),
-            f"{REMOTE[models.name].title} is not downloaded yet; get it first, or choose {presets.BUNDLED}",
+            f"{REMOTE[models.name].title} is not downloaded yet; get it first, or choose other models",
         )
 
 

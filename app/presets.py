@@ -37,7 +37,7 @@ EXAMPLES = {
         "# Task: With a loop: take a list called prices, keep the numbers above 12 and then return their sum.\n"
         "def prices_large_total(prices):"
     ),
-    "Else": "What is photosynthesis?",
+    "Too hard": "What is photosynthesis?",
 }
 TINY = "writes children’s stories, solves small sums, completes small Python functions"
 TINY_SAID = (

@@ -28,7 +28,7 @@ COMMANDS = {
     "get": "download a target that is too large to be bundled",
     "train": "train DFlash, VP- and EAGLE-3 drafters for a target",
     "trace": "check, show, summarise and convert recorded traces",
-    "whatif": "compute how many tokens per step other settings or drafters would have committed over recorded greedy texts",
+    "whatif": "compute how many tokens per step other settings or drafters would have written over recorded greedy texts",
 }
 
 

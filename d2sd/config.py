@@ -139,7 +139,7 @@ class DecodeConfig:
     node_budget: B, the maximum number of tree nodes verified per step, without the anchor. None: 64 for ddtree and d2sd_tree; 59 for
         eagle3 (60 with the anchor, as ``total_token`` in the authors' code); no limit for all other methods.
     draft_depth: only for eagle3: number of passes after the first one; each pass adds a level to the tree.
-    draft_top_k: only for eagle3: number of nodes kept per level, and number of children scored per node.
+    draft_top_k: only for eagle3: number of nodes continued per level, and number of children scored per node.
     cost_aware: draft and verify only tokens that are expected to save time on this machine. γ, K and B are then upper limits:
         each step chooses smaller values if measured times favour them. The generated text does not depend on these values.
     temperature: 0 for greedy decoding; above 0, tokens are sampled from the target's distribution.
@@ -186,7 +186,7 @@ class DecodeConfig:
     )  # fmt: skip
     draft_top_k: int = setting(
         10, "whole", least=1, most=MAX_TOP_K, symbol="topk", metavar="K", label="top k",
-        meaning="eagle3: nodes kept per level, and children scored per node",
+        meaning="eagle3: nodes continued per level, and children scored per node",
     )  # fmt: skip
     cost_aware: bool = setting(
         False, "flag", label="quickest here",

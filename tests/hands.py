@@ -42,8 +42,9 @@ PRESSED = {
     ".finder button": 5,
     "#begin-quiz": 4,
     "#be-the-drafter": 3,
+    "#present": 2,
     ".guess button": 8,
-    ".typed input": 2,
+    "#text .typing": 2,
     ".share": 2,
     ".why-open": 5,
     ".pays .passes": 3,
@@ -55,7 +56,7 @@ PRESSED = {
 KEYS = (  # frequent keys stand twice
     "ArrowRight ArrowLeft ArrowRight ArrowUp ArrowDown Shift+ArrowRight Shift+ArrowLeft Home End Space Space "
     "Shift+Digit1 Shift+Digit2 Shift+Digit3 Shift+Digit4 Shift+Digit5 Shift+Digit6 "
-    "w w t t f + - n p q q b 0 1 3 ? Escape Escape Enter Tab PageDown"
+    "w w t t f + - n p q q b 0 1 3 ? Escape Escape Enter Backspace Tab PageDown"
 )
 DRAGGED = [".way input", ".way input", "#tree", "#timeline", ".pays .passes"]
 

@@ -9,10 +9,10 @@ import json
 from typing import Any
 
 from app.links import PLACE_FIELDS, RUN_FIELDS
+from app.methods import NAMES
 from d2sd.config import SETTINGS
 from d2sd.costs.machines import H200, PAPER, cost_drawing
 from d2sd.figures.style import VIEWER
-from d2sd.methods import METHODS
 from d2sd.trace.metrics import SYMBOLS
 
 PATH = VIEWER / "constants.js"
@@ -20,7 +20,7 @@ DIGITS = 6
 
 
 def source() -> str:
-    """Returns the source of the module. Times in it are in units of a plain decoding step."""
+    """Returns the source of the module. Times in it are in one-token passes."""
     numbers = {
         s.name: SYMBOLS.get(s.name, s.label) for s in SETTINGS.values() if s.kind in ("whole", "real") and s.label
     }
@@ -29,12 +29,12 @@ def source() -> str:
         [
             "// Written by python -m tools.write_constants from d2sd and app.",
             "",
-            "// Costs of passes of an 8B model on an H200, in plain decoding steps: published and measured.",
+            "// Costs of passes of an 8B model on an H200, in one-token passes: published and measured.",
             f"export const PAPER = {_json(_rounded(cost_drawing(PAPER)))};",
             f"export const MEASURED = {_json(_rounded(cost_drawing(H200)))};",
             "",
             "// Names of methods, by id.",
-            f"export const METHOD_NAMES = {_json({m.id: m.name for m in METHODS.values()})};",
+            f"export const METHOD_NAMES = {_json(NAMES)};",
             "",
             "// Fields of links that define a run, and fields that select a place in it.",
             f"export const RUN_FIELDS = {_json(RUN_FIELDS)};",

@@ -159,7 +159,7 @@ function positionWords({ steps, report }, row, at) {
       ? [h("b", {}, "accepted ✓")]
       : report.of_paths
         ? [h("b.reject", {}, "not accepted ✕")]
-        : [h("b.reject", {}, "rejected ✕"), ", wanted ", chip("target", steps.wanted[row])]),
+        : [h("b.reject", {}, "rejected ✕"), ", instead ", chip("target", steps.wanted[row])]),
   ];
 }
 

@@ -18,7 +18,15 @@ from app.guard import step_number
 from app.jobs import AT_ONCE, EACH, Call, answer, hide_problem_on, notice_box, sentence
 from app.links import Link
 from app.machine import threads_here
-from app.model_choice import build_models, download_label, follow_block, follow_model, method_picker, model_picker
+from app.model_choice import (
+    build_models,
+    download_label,
+    follow_block,
+    follow_model,
+    help_buttons,
+    method_picker,
+    model_picker,
+)
 from app.runs.recordings import FILE_TYPES
 from app.runs.view import runs_drawing, runs_list
 from app.session import Session
@@ -38,7 +46,6 @@ CHOOSE_SIZE = """(size, budget, own) => {
   return [size === "quickest", size === "full" || budget === own ? null : budget];
 }"""
 SHOW_SIZE = "(quickest, budget) => (quickest ? 'quickest' : budget ? 'limited' : 'full')"
-ABLE = f"{presets.BUNDLED} {presets.TINY}"
 
 
 class Controls(NamedTuple):
@@ -108,7 +115,7 @@ def _build_bar(bar: gr.Column) -> Controls:
     inputs["prompt"] = gr.Textbox(
         prompt,
         label="Prompt",
-        info="Shift+Enter to run",
+        info="Enter runs, Shift+Enter starts a line",
         lines=2,
         max_lines=6,
         elem_id="prompt",
@@ -140,17 +147,12 @@ def _build_bar(bar: gr.Column) -> Controls:
         )
         inputs["cost_aware"] = gr.Checkbox(False, label=ALL["cost_aware"].label, visible=False)
         inputs |= build_models(picker)
-        able = gr.Markdown(ABLE, elem_id="able", visible=model_at_start == presets.BUNDLED)
 
         def suit(chosen: str) -> list[Any]:
             has_examples = chosen in presets.OWN
-            return [
-                gr.Markdown(visible=has_examples),
-                gr.Dataset(visible=has_examples),
-                gr.Dataset(visible=not has_examples),
-            ]
+            return [gr.Dataset(visible=has_examples), gr.Dataset(visible=not has_examples)]
 
-        inputs["model"].change(suit, inputs["model"], [able, *examples], **AT_ONCE)
+        inputs["model"].change(suit, inputs["model"], examples, **AT_ONCE)
         inputs["method"] = method
         _method_settings(inputs, method)
         follow_model(inputs["model"], inputs["chat"], inputs["block_size"], inputs["second_block_size"])
@@ -165,6 +167,7 @@ def _build_bar(bar: gr.Column) -> Controls:
             label = presets.second_label(other)
             example = gr.Button(label, elem_id="example", size="sm", min_width=100, visible=len(other) > 0)
         runs = runs_list()
+    help_buttons(inputs)
     # any change clears the notice, which may be about the previous value
     hide_problem_on(notice, [box.change for box in inputs.values()])
     return Controls(inputs, bar, buttons, race, calibrate, run, stop, notice, told, upload, back, get, runs, example)
@@ -185,7 +188,7 @@ def _examples(prompt: gr.Textbox, model: str, visible: bool) -> gr.Dataset:
         [[text] for text in texts.values()],
         [prompt],
         visible=visible,
-        label="Examples",
+        label=f"{model} {presets.TINY}, for example:" if model == presets.BUNDLED else "Examples",
         elem_id=f"examples-{model}",
         example_labels=list(texts),
     ).dataset

@@ -1,6 +1,6 @@
 // Connects views with other parts of the page: Learn, the Run button, the prompt, and the meanings of terms.
 
-import { emit, oneWait } from "../../assets/viewer/dom.js";
+import { emit, oneWait, remember } from "../../assets/viewer/dom.js";
 import { explainTerms } from "../../assets/viewer/glossary.js";
 
 const NARROW = 640; // pixels: on narrower pages the start of a run scrolls to the prompt
@@ -12,6 +12,8 @@ export function start(element, trigger, props, watch, server, { settings }) {
   /** Opens Learn at a chapter. If `value` (the lines of a run) is given, Learn explains `step` of that run. */
   const learn = (detail) => {
     trigger("learn");
+    remember("d2sd-toured", "yes");
+    document.documentElement.classList.add("toured");
     const find = () => document.querySelector("#learn [data-ready=yes]");
     whenReady(
       () => find()?.offsetParent && find(),

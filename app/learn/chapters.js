@@ -4,10 +4,9 @@
 import { sum } from "../../assets/viewer/dom.js";
 import { boundaryWords, contributions, stepStory } from "../../assets/viewer/explain.js";
 import { MEASURED } from "../../assets/viewer/constants.js";
-import { passes as costWords } from "../../assets/viewer/bars.js";
 import { passCost } from "../../assets/viewer/machine.js";
-import { clockOf, cycleOf, timesWords } from "../../assets/viewer/numbers.js";
-import { PAYS_ASKED, PAYS_FORMULA } from "../../assets/viewer/pays.js";
+import { clockOf, cycleOf, machineOf, timesWords } from "../../assets/viewer/numbers.js";
+import { PAYS_ASKED, PAYS_FORMULA, PAYS_RULE } from "../../assets/viewer/pays.js";
 import { ALONE, batchWords, stageWords, stagesOf } from "../../assets/viewer/stages.js";
 import {
   capital,
@@ -16,6 +15,7 @@ import {
   fixed,
   inWords,
   milliseconds,
+  passes,
   plain,
   quoted,
   took,
@@ -30,7 +30,6 @@ const hat = (index) => [v("t̂"), sub(index)];
 const chance = (p) => (p > 0 && p < 0.005 ? "<0.01" : fixed(p, 2));
 /** A quoted token without its leading space. */
 const word = (words) => quoted(words.replace(/^ (?=\S)/, ""));
-const passes = (n) => countInWords(n, "pass");
 
 /**
  * The chapters that apply to a step, in order.
@@ -62,10 +61,12 @@ export function chaptersOf(step, store) {
   return told.map((chapter) => ({ formula: [], numbers: [], asked: [], ...span(chapter), ...chapter }));
 }
 
-function oneByOne({ committed, anchorText }, { baseline }) {
+function oneByOne({ committed, anchorText }, store) {
+  const { baseline } = store;
   const n = committed.length;
+  const all = countInWords(n, "pass");
   const each = baseline
-    ? `On the machine of the recording, one pass took ${milliseconds(1 / baseline)}${n > 1 ? `, so ${passes(n)} take ${milliseconds(n / baseline)}` : ""}.`
+    ? `On ${machineOf(store).name}, one pass took ${milliseconds(1 / baseline)}${n > 1 ? `, so ${all} take ${milliseconds(n / baseline)}` : ""}.`
     : "Each pass reads the whole model from memory, only to write a single token.";
   return {
     id: 1,
@@ -73,7 +74,7 @@ function oneByOne({ committed, anchorText }, { baseline }) {
     title: "One word at a time",
     say: [
       "A large language model writes one token (a word or a piece of a word) each time it runs. One such run is a pass.",
-      `After ${word(anchorText)} it writes ${n > 1 ? `these ${inWords(n)} tokens` : "this token"} in ${passes(n)}${n > 1 ? ", one after the other" : ""}.`,
+      `After ${word(anchorText)} it writes ${n > 1 ? `these ${inWords(n)} tokens` : "this token"} in ${all}${n > 1 ? ", one after the other" : ""}.`,
       each,
     ],
     from: ALONE,
@@ -91,16 +92,16 @@ function guessAhead(step, time) {
   const { draft, drafted, levels, passes: run } = step;
   const inTurn = run >= drafted && drafted > 1;
   const how = levels.length
-    ? `a tree of tokens, level by level, in ${passes(levels.length)}`
-    : `${inWords(drafted)} tokens in ${passes(inTurn ? drafted : 1)}`;
+    ? `a tree of tokens, level by level, in ${countInWords(levels.length, "draft pass")}`
+    : `${countInWords(drafted, "token")} ${inTurn ? "one after the other" : "at once"}`;
   const blind = levels.length || inTurn ? "" : ", because it makes each guess without knowing the others";
   const guessed = draft ? draft.texts.slice(0, MOST_LISTED).map(word).join(" ") : "";
   return {
     id: 2,
     name: "Guess ahead",
-    title: "A small model guesses ahead",
+    title: "The drafter guesses ahead",
     say: [
-      `A small model, the drafter, guesses ${how}${time}.`,
+      `The drafter, a small network, guesses ${how}${time}.`,
       `Its guesses are often wrong${blind}.`,
       "The large model decides. The draft breaks at the first token that the large model would not have written; this token and all later ones are lost.",
     ],
@@ -140,7 +141,7 @@ function doubt(step) {
       "The bars show how sure the drafter is of each token of its draft.",
       random
         ? `This method does not use the drafter’s confidence. It draws places at random: ${stageWords(step, 1).more.replace(/^.*?: /, "")}`
-        : `The draft breaks at a place if all tokens before the place are right and the next token is wrong. Expected: ${stageWords(step, 1).more}`,
+        : `The draft breaks at a place if all tokens before the place are accepted and the next token is rejected. Expected: ${stageWords(step, 1).more}`,
       `The place where the draft really breaks is the boundary. It is not known yet, so the triangles mark ${random ? inWords(selected.length) : `the ${selected.length > 1 ? `${inWords(selected.length)} ` : ""}likeliest`} place${selected.length > 1 ? "s" : ""}.`,
     ],
     plays: [1, 1],
@@ -189,20 +190,20 @@ function prepare(step, time) {
     title: "Prepare for the break",
     say: resampled
       ? [
-          `${capital(inWords(branches.length))} more drafts are drawn from the same pass${time}.`,
+          `${capital(inWords(branches.length))} more drafts are drawn from the same draft pass${time}.`,
           "Each of these drafts is another possible continuation of the text.",
           "All drafts start at the anchor, because this method does not predict where the first draft will break.",
         ]
       : [
-          `${[stageWords(step, 2).title.slice(0, -1), batchWords(step)].filter(Boolean).join(", ")}${time}.`,
-          "It keeps the pale tokens of the first draft and guesses the rest again. This time it knows the tokens that it keeps.",
+          `${[stageWords(step, 2).title.slice(0, -1), batchWords(step)].filter(Boolean).join(" ")}${time}.`,
+          "It repeats the pale tokens of the first draft and guesses the rest again. This time it knows the tokens before its own.",
           "If the first draft breaks at one of these places, a better continuation may be ready.",
         ],
     plays: [2, 2],
     formula: resampled ? [] : ["draft(", v("i"), ") = ", ...hat("1"), " … ", ...hat("i"), " + new tokens"],
     numbers: [
       ["K, re-drafts", branches.length],
-      ["tokens kept by each", branches.map(({ prefix }) => prefix).join(", ")],
+      ["each starts after token", branches.map(({ prefix }) => prefix).join(", ")],
       ...(repeated.length ? [["repeat the first draft", repeated.join(", ")]] : []),
     ],
     asked: [
@@ -227,7 +228,7 @@ function repetitions({ branches, nodes }) {
       0,
       ...trunk.filter(({ candidates }) => candidates.includes(at + 1)).map(({ depth }) => depth),
     );
-    return base === 0 && drafter === "second" && shared > prefix ? [`keeps ${prefix}: same up to token ${shared}`] : [];
+    return base === 0 && drafter === "second" && shared > prefix ? [`after ${prefix}: same up to token ${shared}`] : [];
   });
 }
 
@@ -259,7 +260,7 @@ function onePass(step, time) {
   const tree = nodes.size > 1;
   const [broke] = step.boundary === null ? [""] : boundaryWords(step).split(":");
   const story = plain(stepStory(step).pieces);
-  const brought =
+  const written =
     /^\d/.test(story) && committed.length > 1 ? `That makes ${inWords(committed.length)} tokens: ${story}` : story;
   return {
     id: 6,
@@ -274,7 +275,7 @@ function onePass(step, time) {
             `For each of these tokens it ${sampled ? "draws" : "computes"} the token that comes next. Starting at ${word(step.anchorText)}, we follow the ${sampled ? "drawn" : "computed"} tokens as long as they are in the tree.`,
           ]
         : []),
-      `${broke}${broke && !broke.endsWith(".") ? "." : ""} ${brought}`.trim(),
+      `${broke}${broke && !broke.endsWith(".") ? "." : ""} ${written}`.trim(),
     ],
     plays: [4, 5],
     formula: [v("x"), sub("next"), ` = ${sampled ? "a sample of" : "argmax"} `, v("p"), "( · | text, path )"],
@@ -287,11 +288,11 @@ function onePass(step, time) {
     asked: [
       [
         "Where does the last token come from?",
-        "At the end of the accepted path, the pass has already computed the token that the large model wants next. This token costs nothing extra and becomes the anchor of the next step.",
+        "At the end of the accepted path, the pass has already computed the token that comes next. This token costs nothing extra and becomes the anchor of the next step.",
       ],
       [
         "Do all drafters work like this?",
-        "No. Most published drafters are of the EAGLE-3 kind. Their drafts are verified in the same way, but EAGLE-3 drafts one token after the other, with one pass for each level of its tree. The Race tab compares the times.",
+        "No. Most published drafters are of the EAGLE-3 kind. Their drafts are verified in the same way, but EAGLE-3 drafts one token after the other, with one draft pass for each level of its tree. The Race tab compares the times.",
       ],
     ],
   };
@@ -304,18 +305,17 @@ function whatItBuys(step, store) {
   const n = step.committed.length;
   const alpha = sums.tokens / length;
   const paid = cycle && !cycle.disturbed ? `: ${timesWords(cycle.gain)}` : "";
-  const wide = step.nodes.size > 1 && clock?.pass;
   return {
     id: 7,
     name: "What it buys",
-    title: n > 1 ? `${capital(inWords(n))} tokens in one step` : "One token: no gain this time",
+    title: stepStory(step).title.slice(0, -1),
     say: [
-      `The text is the same as without drafts: only tokens that the large model itself ${step.sampled ? "draws" : "would write"} are kept.`,
+      `The text is the same as without drafts: only tokens that the large model itself ${step.sampled ? "draws" : "would write"} are accepted.`,
       clock
         ? `The whole step took ${milliseconds(clock.own)}. Writing its ${count(n, "token")} one by one takes ${milliseconds(clock.plain)}.`
         : "For this run, the time of writing tokens one by one was not measured.",
-      `On average over the run, a step brings ${fixed(alpha, 1)} tokens${cycle ? ` and takes as long as ${fixed(cycle.cost, 1)} passes over one token${paid}` : ""}.`,
-      `${wide ? `In this step, the pass over ${step.nodes.size} tokens took ${fixed(wide, 1)} times as long as a pass over one token. ` : ""}Drafting helps most on a GPU, where a pass of a large model over many tokens takes only a little longer than a pass over one.`,
+      `On average over the run, a step writes ${fixed(alpha, 1)} tokens${cycle ? ` and takes as long as ${passes(cycle.cost)}${paid}` : ""}.`,
+      "Drafting helps most on a GPU, where a pass over many tokens takes only a little longer than a one-token pass.",
     ],
   };
 }
@@ -331,9 +331,9 @@ function whenItPays(step, store) {
     name: "When it pays",
     title: "When does it pay?",
     say: [
-      `A pass reads all weights from memory once, for one token or for many. On a large GPU the reading takes almost all the time: ${tokens} cost ${costWords(passCost(MEASURED, nodes))}.`,
-      ...(clock ? [`${where}: in this step, ${tokens} cost ${costWords(clock.pass)}.`] : []),
-      "A step pays if it brings more tokens than it costs passes.",
+      `A pass reads all weights from memory once, for one token or for many. On a large GPU the reading takes almost all the time: ${tokens} cost ${passes(passCost(MEASURED, nodes))}.`,
+      ...(clock ? [`${where}: in this step, ${tokens} cost ${passes(clock.pass)}.`] : []),
+      PAYS_RULE,
     ],
     formula: PAYS_FORMULA,
     asked: PAYS_ASKED,

@@ -173,6 +173,7 @@ function tourView(element, trigger, { styles }) {
     rest();
     if (at < 0 || at >= chapters.length) return;
     enter(at);
+    if (pitch() < 1) scrollTo({ top: 0 });
     align();
     title.focus({ preventScroll: true });
   }

@@ -17,6 +17,7 @@ from app.session import Session
 from app.view import APP, drawn_view, panel_sheets
 from d2sd.figures.viewer import PageRun, runs_page, viewer_styles
 from d2sd.trace.metrics import instructiveness
+from d2sd.trace.run import Origin
 from d2sd.trace.trace import Trace
 
 SHEETS = ("learn/learn.css",)
@@ -64,7 +65,7 @@ def packed_tour() -> str:
     return _packed(
         trace,
         run.instructive,
-        lines="\n".join([*run.lines(outcomes=True), ""]),
+        lines=run.segment(origin=Origin(recorded=True)),
         about=presets.FIRST_SAID if preset == presets.FIRST else presets.TINY_SAID,
     )
 

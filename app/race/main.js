@@ -121,7 +121,7 @@ export function start(element, trigger, props, watch) {
         ? h(
             "div.costs",
             {},
-            h("h3", {}, "What a step costs, in passes over one token, and the tokens that it brings (dashed line)"),
+            h("h3", {}, "What a step costs, in one-token passes, and the tokens that it brings (dashed line)"),
             h("p.question", {}, elsewhereWords(raw)),
             barRows(costs),
             pays,

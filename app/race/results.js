@@ -1,6 +1,6 @@
 // Results of a race: a row of figures per method, the time axis, and what a step costs.
 
-import { costRow, passes } from "../../assets/viewer/bars.js";
+import { costRow } from "../../assets/viewer/bars.js";
 import { best, h, sum, table } from "../../assets/viewer/dom.js";
 import { term } from "../../assets/viewer/glossary.js";
 import { partsOf } from "../../assets/viewer/machine.js";
@@ -8,25 +8,17 @@ import { timesWords } from "../../assets/viewer/numbers.js";
 import { STAGES, capital, fixed } from "../../assets/viewer/words.js";
 
 const NOT_CLEAN = "Not measured cleanly: other work kept this machine busy";
-const NEEDS_PLAIN = "Only known if plain decoding takes part in the race: tick it in ⋯ and race again";
+const NEEDS_PLAIN = "To know this, tick “One by one” in ⋯ and race again";
 
-/** A row of figures for every lane; `plain`: whether plain decoding took part; `reference`: the lane with which texts are compared. */
+/** A row of figures for every lane; `plain`: whether one by one took part; `reference`: the lane with which texts are compared. */
 export function raceTable(lanes, { plain, reference }) {
   const than = (words) => (plain ? words : NEEDS_PLAIN);
   const heads = [
     ["Method", ""],
-    [
-      "Tokens/step α",
-      "Mean acceptance length: committed tokens per step, including the token that the large model adds",
-    ],
-    ["Tokens/s", "Committed tokens divided by the time since the prompt was read"],
-    ["Speedup", than("Tokens per second relative to plain decoding in this race")],
-    [
-      "A step costs",
-      than(
-        "The time of a step, in one-token passes of plain decoding: α divided by the speedup. Drafting pays if α is larger than this cost",
-      ),
-    ],
+    ["Tokens/step α", "Mean acceptance length: tokens written per step, the large model’s own included"],
+    ["Tokens/s", "Tokens written, divided by the time since the prompt was read"],
+    ["Speedup", than("Tokens per second relative to one by one in this race")],
+    ["One-token passes", than("The cost of a step: α divided by the speedup. Drafting pays if α is larger")],
     ["Nodes/step", "Tree nodes that the large model checks in one pass, including the anchor"],
     ["Same text", reference && `Whether all tokens of the text are the same as with ${reference}`],
   ];
@@ -94,7 +86,7 @@ export function timedWords(lane) {
   return [
     ["Tokens/s", speed ? speed.toFixed(speed < 100 ? 1 : 0) : "—"],
     ["Speedup", gain === null ? "—" : `${gain.toFixed(2)}×`],
-    ["A step costs", gain === null ? "—" : passes(alpha / gain)],
+    ["One-token passes", gain === null ? "—" : fixed(alpha / gain, 1)],
   ];
 }
 
@@ -118,12 +110,12 @@ export function resultWords(lanes) {
   const named = won ? first : here;
   const gain = gainOf(named);
   // places are by time, speeds by tokens per second: if the texts have other lengths, they may disagree
-  const speed = won === gain >= 1 ? `: ${timesWords(gain, "plain decoding")}` : "";
+  const speed = won === gain >= 1 ? `: ${timesWords(gain)}` : "";
   const least = best([named, ...timed], ({ steps }) => -steps.length); // the first of equals
   return {
     title: won
       ? `${named.name} was fastest${speed}.`
-      : `Plain decoding was fastest${speed && `; closest was ${named.name}${speed}`}.`,
+      : `One by one was fastest${speed && `; closest was ${named.name}${speed}`}.`,
     more:
       least === first
         ? `It also needed the fewest steps, ${least.steps.length}.`
@@ -137,18 +129,18 @@ export function elsewhereWords(lanes) {
   const full = compared(lanes).filter(({ method }) => !method.includes(" ")); // "quickest here" depends on the machine
   const fastest = full.length ? best(full, there) : null;
   return fastest && there(fastest) > 1
-    ? `With an 8B model on an H200, ${fastest.name} would be about ${timesWords(there(fastest), "plain decoding there")}.`
+    ? `With an 8B model on an H200, ${fastest.name} would be about ${timesWords(there(fastest), "one by one there")}.`
     : "";
 }
 
-/** Rows of bars, one per lane that drafts: the cost of its mean step by stage, in passes over one token, and the tokens that it brings. */
+/** Rows of bars, one per lane that drafts: the cost of its mean step by stage, in one-token passes, and the tokens that it brings. */
 export function costRows(lanes) {
   return compared(lanes).map((lane) => {
     const { mean_acceptance_length: brought, there } = lane.row;
     const { stages, whole, rest } = timesOf(lane);
     const scale = whole ? brought / gainOf(lane) / whole : 0;
     const row = costRow(lane.name, `${fixed(brought, 1)} tokens a step`, partsOf(stages, scale, rest), brought);
-    return { ...row, words: [row.words[0], ...(there ? [`on an H200: ${passes(there)}`] : [])] };
+    return { ...row, words: [row.words[0], ...(there ? [`on an H200: ${fixed(there, 1)}`] : [])] };
   });
 }
 

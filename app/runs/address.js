@@ -1,5 +1,5 @@
-// Keeps the page's address up to date: the fields that reproduce the run, then tab, run, step and node. Thus Back and Forward move
-// between views, and a reload restores the view. A link can also name a trace to open.
+// Keeps the page's address up to date: the fields that reproduce the run, then the tab and the place in the run. Thus Back and Forward
+// move between views, and a reload restores the view. A link can also name a trace to open.
 
 import { readAddress, readNode, withFields } from "../../assets/viewer/address.js";
 import { emit } from "../../assets/viewer/dom.js";
@@ -50,7 +50,7 @@ export function keepAddress(list, show) {
     const entry = runs.find(({ key }) => key === shown);
     const active = document.querySelector('[role="tab"][data-tab-id][aria-selected="true"]');
     if (!view || !active || (entry && view.dataset.run !== entry.run)) return null;
-    const { pinned, node } = view.dataset;
+    const { pinned, node, stage, present } = view.dataset;
     if (active.dataset.tabId === "learn")
       return { tab: "learn", run: "", step: "", node: "", chapter: tour()?.dataset.chapter ?? "", query: "" };
     if (!entry && !shown) return null; // keeps the address of a link whose run was not started yet
@@ -59,6 +59,8 @@ export function keepAddress(list, show) {
       run: entry?.key ?? "",
       step: pinned === "" ? "" : Number(pinned) + 1,
       node: pinned === "" ? "" : node,
+      stage,
+      present,
       query: entry?.query ?? "",
     };
   }

@@ -91,8 +91,8 @@ function rememberForms() {
   });
 }
 
-/** Keys that Gradio's controls lack: Shift + Enter and Ctrl + Enter in the prompt press the main button of the tab; Tab closes an open
- *  dropdown. */
+/** Keys that Gradio's controls lack: Enter in the prompt presses the main button of the tab, Shift + Enter starts a line; Tab closes an
+ *  open dropdown. */
 function listenForKeys() {
   document.addEventListener(
     "keydown",
@@ -100,9 +100,10 @@ function listenForKeys() {
       const { target, key } = event;
       if (key === "Tab" && target.matches("input[role='combobox'][aria-expanded='true']"))
         target.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", code: "Escape", bubbles: true }));
-      if (key !== "Enter" || !(event.shiftKey || event.ctrlKey || event.metaKey) || !target.closest("#prompt")) return;
-      event.preventDefault();
+      if (key !== "Enter" || event.isComposing || !target.closest("#prompt")) return;
       event.stopPropagation();
+      if (event.shiftKey) return;
+      event.preventDefault();
       [...document.querySelectorAll("#run, #start-race")].find((main) => main.offsetParent)?.click();
     },
     true,
@@ -127,11 +128,14 @@ function runsView(element, trigger, options) {
     document.querySelector("#drawer .close-fold")?.click();
     trigger("race", { keys: ticked() });
   };
+  const several = [
+    small("Save all", "All runs in one file that “Open a trace” opens", () => together("traces")),
+    small("Side by side", "The ticked runs of one prompt as lanes in Race", sideBySide),
+  ];
   const all = h(
     "p.all",
     {},
-    small("Save all", "All runs in one file that “Open a trace” opens", () => together("traces")),
-    small("Side by side", "The ticked runs of one prompt as lanes in Race", sideBySide),
+    ...several,
     heading,
     small("Class file", "The ticked runs in one page that works offline, with quiz and Learn", () => together("class")),
   );
@@ -159,7 +163,8 @@ function runsView(element, trigger, options) {
     data = rest;
     const { shown, runs } = data;
     element.dataset.runs = runs.length;
-    all.hidden = runs.length < 2; // a single run is saved with Share
+    all.hidden = !runs.length;
+    for (const tool of several) tool.hidden = runs.length < 2; // a single run is saved with Share
     draw();
     if (file) save(file);
     if (!linked && shown) {

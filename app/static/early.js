@@ -19,6 +19,9 @@ if (["dark", "light"].includes(chosen) && !themed.has("__theme")) {
   history.replaceState(history.state, "", `${location.pathname}?${themed}${location.hash}`);
 }
 
+// Hides “Show me in 2 minutes” once it was used.
+document.documentElement.classList.toggle("toured", remembered("d2sd-toured") === "yes");
+
 // Gradio 6.31 removes its status “Loading…” while the clock of the status still runs. The clock then ticks invisibly 60 times a second, which
 // takes 6% of a core, and no option disables it. Five ticks per second suffice. The returned 0 is not a valid frame id,
 // which does no harm: Gradio never cancels a tick.

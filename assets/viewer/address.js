@@ -33,6 +33,8 @@ export function readAddress(words) {
     run: readCount(fields.get("run")),
     step: readCount(fields.get("step")),
     node: readNode(fields.get("node")),
+    stage: fields.get("stage") || "",
+    present: fields.get("present") === "1",
     chapter: readCount(fields.get("chapter"), 1, CHAPTERS) ?? CHAPTER_OF_STOP[readCount(fields.get("stop"), 0)] ?? null,
     game: GAMES.find((name) => fields.get(name) === "1") || "",
     beat: number(fields.get("beat"), 0, 512, null),
@@ -60,7 +62,7 @@ export function queryOfHash(hash, query) {
   const named = PLACE_FIELDS.filter((name) => asked.has(name));
   if (!named.length) return null;
   const over = [];
-  const learn = ["chapter", "stop"];
+  const learn = ["chapter", "stop", "stage"];
   if (!asked.has("tab")) over.push("tab"); // drop the open tab: a chapter opens Learn, a step Explore
   if (["step", ...learn].some((name) => asked.has(name))) over.push(...learn);
   if (GAMES.some((name) => asked.has(name))) over.push(...GAMES, "beat"); // one game at a time

@@ -1,4 +1,4 @@
-// Rows of bars on one scale: what steps cost, by stage, in passes over one token, and the tokens that they bring.
+// Rows of bars on one scale: what steps cost, by stage, in one-token passes, and the tokens that they bring.
 
 import { h, sum } from "./dom.js";
 import { timesWords } from "./numbers.js";
@@ -13,22 +13,18 @@ const PARTS = [
 ];
 const LEAST = 0.05; // passes; smaller parts are not named
 
-export const passes = (cost) => (fixed(cost, 1) === "1.0" ? "1 pass" : `${fixed(cost, 1)} passes`);
-
-/** The result of a step, from its tokens and its cost: passes saved or lost. */
+/** The result of a step, from its tokens and its cost: one-token passes saved or lost. */
 export function savedWords(brought, cost) {
   const saved = Number(fixed(brought, 1)) - Number(fixed(cost, 1)); // of the numbers as shown
   const most = fixed(Math.abs(saved), 1);
-  return most === "0.0"
-    ? "breaks even"
-    : `${most} ${most === "1.0" ? "pass" : "passes"} ${saved > 0 ? "saved" : "lost"}`;
+  return most === "0.0" ? "breaks even" : `${most} ${saved > 0 ? "saved" : "lost"}`;
 }
 
 /** A row for `barRows`: the parts of the cost of a step that brings `brought` tokens. */
 export function costRow(name, note, parts, brought) {
   const cost = sum(parts);
   const words = [savedWords(brought, cost), timesWords(brought / cost, "")];
-  return { name, note, parts, brought, total: passes(cost), words };
+  return { name, note, parts, brought, total: fixed(cost, 1), words };
 }
 
 /**

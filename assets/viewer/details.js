@@ -56,7 +56,11 @@ export function nodeCard(step, id) {
       ...targetRows(step, step.bonus),
     );
   }
-  const node = step.nodes.get(id);
+  const node = nodeOf(step, id);
+  if (node.name) {
+    const words = h("p", { class: node.state }, node.name);
+    return h("div.card", {}, words, node.p === null ? "" : meter("large model", node.p, "target"));
+  }
   const card = h(
     "div.card",
     {},
@@ -117,7 +121,7 @@ function alternativeRow(a, proposer, sampled, draw) {
   );
 }
 
-const passWords = (step) => (step.passes ? `, ${count(step.passes, "pass")}` : "");
+const passWords = (step) => (step.passes ? `, ${count(step.passes, "draft pass")}` : "");
 
 /** Where the second drafts start, or if no prefixes were selected, the number of further drafts; null without further drafts. */
 function redraftFact({ branches, selected }) {
@@ -154,9 +158,7 @@ function stepCard(step, total) {
   const equal = equalDrafts(step).map(
     (group) => `The ${draftsName(group)} wrote the same tokens and were verified once. `,
   );
-  const hint = matchMedia("(hover: none)").matches
-    ? "Tap a token of the tree for its probabilities."
-    : "Point at a token of the tree for its probabilities.";
+  const point = matchMedia("(hover: none)").matches ? "Tap" : "Point at";
   return h(
     "div.card",
     {},
@@ -168,7 +170,7 @@ function stepCard(step, total) {
     ),
     h("table.stages", {}, h("tbody", {}, ...rows)),
     ...[boundaryWords(step), decisionWords(step), equal.join("")].filter(Boolean).map((words) => h("p", {}, words)),
-    h("p.hint", {}, hint),
+    h("p.hint", {}, `${point} a token of the tree for its probabilities.`),
   );
 }
 

@@ -105,7 +105,7 @@ export function levelWords(step) {
 export function stepStory(step) {
   const tokens = step.committed.length;
   if (isPlain(step)) {
-    const why = step.decision ? "nothing was drafted here." : "plain decoding drafts nothing.";
+    const why = "nothing was drafted.";
     const pieces = step.bonus ? onlyToken(why) : [{ text: capital(why) }];
     return { title: tokens ? "One token in one pass." : "Nothing was written.", pieces };
   }
@@ -172,7 +172,7 @@ function readyWords(drafts, right) {
 function firstWrong(step) {
   const there = [...step.nodes.values()].some((n) => n.depth === 1 && (n.candidates.includes(0) || step.levels.length));
   if (!there && step.boundary === null) return "the tree left out the first guess";
-  return step.sampled ? "the first guess was not the token drawn" : "the first guess was already wrong";
+  return step.sampled ? "the first guess was not the token drawn" : "the first guess was rejected";
 }
 
 /** Why second drafts did not help where the first one broke. */
@@ -205,7 +205,7 @@ export function decisionWords(step) {
     );
     if (other)
       says.push(
-        `A block of ${other.block_size} was expected to bring ${other.tokens.toFixed(1)} tokens in ${ms(other.seconds)}, the large model alone 1 in ${ms(taken.seconds)}.`,
+        `A block of ${other.block_size} was expected to write ${other.tokens.toFixed(1)} tokens in ${ms(other.seconds)}, the large model alone 1 in ${ms(taken.seconds)}.`,
       );
   } else {
     // Options that were considered after the first draft come last; the first of them has no re-draft.
@@ -294,7 +294,7 @@ export function nodeSentence(step, node) {
   if (node.state === "rejected") {
     const could =
       step.sampled && node.targetP > 0 ? ` This token could have been drawn too${chance(node.targetP)}.` : "";
-    return `Rejected: the large model ${step.sampled ? "drew" : "wanted"} ${wanted ? quoted(wanted.text) + chance(wanted.p) : "another token here"}.${could}`;
+    return `Rejected: the large model ${step.sampled ? "drew" : "chose"} ${wanted ? quoted(wanted.text) + chance(wanted.p) : "another token here"}.${could}`;
   }
   for (let above = step.nodes.get(node.parent); above; above = step.nodes.get(above.parent)) {
     if (above.state === "rejected") return "Not reached: an earlier token on this path was rejected.";

@@ -5,25 +5,29 @@ import { capital } from "./words.js";
 
 /** Terms that a newcomer may not know, in a useful reading order. */
 export const GLOSSARY = {
+  "D²SD": "Dual Diffusion Draft speculative decoding: one diffusion drafter drafts, a second one re-drafts",
   token: "a word or a piece of a word; ␣ is a lone space, ↵ a line break",
-  target: "the large model: it checks every guess, and the text contains only tokens that it would have written itself",
-  drafter: "a small network that guesses the next tokens ahead of the target",
-  step: "one round: draft, re-draft, verify all drafts in one pass of the target, and write the accepted tokens",
+  "large model":
+    "it checks every guess, and the text contains only tokens that it would have written itself; target in settings and commands",
+  drafter: "a small network that guesses the next tokens",
+  pass: "one run of the large model; one run of a drafter is a draft pass",
+  "one-token pass": "a pass over one token: the unit of cost",
+  "one by one": "without drafts, a one-token pass for each token; plain decoding in settings and commands",
+  step: "one round: draft, re-draft, verify all drafts in one pass, and write the accepted tokens",
+  accepted: "draft tokens that were taken",
+  written: "all tokens of a step, the large model’s own included",
   anchor: "the last certain token: everything drafted in a step continues from it",
   c: "confidence: how sure the drafter is of its own token, from 0 to 1",
-  boundary: "the place where the target rejects the first draft: predicted before the target’s pass, known after it",
-  "r(i)":
-    "predicted chance that exactly i drafted tokens are accepted, computed from the confidences; “all”: chance that the whole draft is accepted",
+  boundary: "the place where the large model rejects the first draft: predicted before its pass, known after",
+  "r(i)": "predicted chance that exactly i drafted tokens are accepted; “all”: that all are",
   "second draft": "a re-draft: it starts where the first draft will probably break",
-  bonus: "the token that the target adds after the accepted ones, in the same pass; it is the next anchor",
-  α: "acceptance length: tokens written per step, including the bonus; averaged over the run",
+  bonus: "the large model’s own token after the accepted ones; it is the next anchor",
+  α: "acceptance length: tokens written per step, averaged over the run",
   γ: "tokens in a block: the anchor and γ − 1 drafted tokens",
-  K: "number of likely boundaries that get a re-draft",
-  B: "maximum number of drafted tokens that the target reads in a step",
-  T: "temperature: at 0 the target takes its likeliest token, above 0 it samples one",
-  "plain decoding": "generation without drafts: one pass of the target for each token",
-  "break even":
-    "a method breaks even if α equals the cost of a step, counted in passes of plain decoding; with a larger α, the method is faster than plain decoding",
+  K: "likely boundaries that get a re-draft",
+  B: "maximum number of drafted tokens that the large model reads in a step",
+  T: "temperature: at 0 the large model takes its likeliest token, above 0 it samples",
+  "break even": "α equals the cost of a step in one-token passes; with a larger α, a method is faster than one by one",
   "●": "rescued: a second draft started exactly where the first one broke, and added tokens",
   "○": "right place, no gain: a second draft started there, but added nothing",
   "✕": "wrong place: no second draft started there",
@@ -83,7 +87,9 @@ export function explainTerms(settings = {}) {
   };
   for (const event of ["pointerover", "focusin", "click"]) document.addEventListener(event, show);
   for (const event of ["scroll", "input"]) addEventListener(event, hide, { capture: true, passive: true });
-  document.addEventListener("keydown", ({ key }) => key === "Escape" && hide());
+  // before others, so that Escape closes nothing else
+  const close = (event) => event.key === "Escape" && shown && (hide(), event.stopPropagation());
+  addEventListener("keydown", close, true);
 }
 
 function place(box, { left, top, bottom }) {

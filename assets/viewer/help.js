@@ -7,7 +7,7 @@ import { STAGE_NAMES } from "./stages.js";
 
 export const STORY = 1; // the first chapter of Learn
 const OPENING =
-  "A small model guesses ahead. A large model checks all guesses in one pass and keeps those that it would have written itself: the same text, in fewer passes.";
+  "A drafter guesses ahead. The large model checks all guesses in one pass and accepts those that it would have written itself: the same text, in fewer passes.";
 
 const KEYS = [
   ["← →", "previous, next step"],
@@ -20,15 +20,15 @@ const KEYS = [
   ["F", "fit the tree"],
   ["+ −", "zoom the tree in, out"],
   ["N P", "next, previous step of the kind chosen in Find"],
-  [".", "full screen"],
-  ["T", "present: only sentence and drawing, twice as large"],
+  ["T", "present: text, sentence and drawing fill the screen"],
   ["Q", "quiz: guess where the first draft is rejected; answer with 1 to 9, Enter on a token, or 0 for nowhere"],
-  ["B", "be the drafter: write the tokens that come next; Enter verifies them"],
+  ["Backspace", "in the quiz with Hands: take a vote back; Enter reveals the answer"],
+  ["B", "be the drafter: type into the text what comes next; Enter verifies it, Shift + Enter starts a line, Esc ends"],
   [
     "Tab",
     "go to the positions under the drawing where a second draft can start; ← → choose one, Enter shows what a second draft from there would have added",
   ],
-  ["Esc", "stop playing, close the what-if card, or release first the node, then the step"],
+  ["Esc", "leave the present view, close what was opened last, stop playing, or release the step"],
   ["?", "this list"],
 ];
 
@@ -103,7 +103,8 @@ export function listenForKeys(element, act) {
       event.altKey
     )
       return;
-    if (target.closest(TAKES_TYPING) || target.closest("dialog[open]")) return;
+    const closes = event.key === "Escape" && target.matches("select"); // the list of Find
+    if ((target.closest(TAKES_TYPING) && !closes) || target.closest("dialog[open]")) return;
     // a hidden button, such as one in a dialog that was just closed, can keep the focus for a while
     const button = target.closest("button, a");
     if ([" ", "Enter"].includes(event.key) && button && button.getClientRects().length) return;
@@ -121,6 +122,13 @@ export function keyActions({ store, state, page, tree, viewport, finder, quiz, t
     if (shown === null || node === null) return;
     state.pin(shown, node);
     tree.reveal(node);
+  };
+  /** Begins or ends the present view, full screen unless that is refused. The end of full screen ends it too. */
+  const present = () => {
+    document.activeElement.blur(); // or Space would press the button again instead of playing
+    if (document.fullscreenElement) return document.exitFullscreen();
+    if (!state.now.present) page.root.requestFullscreen?.().catch(() => {});
+    return state.showPresent(!state.now.present);
   };
   const zoom = (factor) => {
     const box = viewport.host.getBoundingClientRect();
@@ -145,19 +153,20 @@ export function keyActions({ store, state, page, tree, viewport, finder, quiz, t
     "?": () => state.set({ help: !state.now.help }),
     n: () => finder.go(1),
     p: () => finder.go(-1),
-    ".": () =>
-      document.fullscreenElement ? document.exitFullscreen() : page.root.requestFullscreen?.().catch(() => {}),
-    t: () => state.set({ present: !state.now.present }),
+    t: present,
     q: () => quiz.toggle(),
     b: () => typed.toggle(),
-    Enter: () => quiz.asking && quiz.guess(tree.step?.nodes.get(state.shownNode)?.depth),
+    Enter: () => quiz.enter(tree.step?.nodes.get(state.shownNode)?.depth),
+    Backspace: () => quiz.takeBack(),
     ...[...Array(10).keys()].map((digit) => () => quiz.type(digit)), // by digit
     // keys of a presentation remote; when not presenting, they scroll the page
     PageDown: () => state.now.present && state.move(1),
     PageUp: () => state.now.present && state.move(-1),
     Escape: () => {
-      if (state.now.place !== null) player.seek(Infinity);
+      if (state.now.present) present();
       else if (state.now.why) state.set({ why: false });
+      else if (state.now.finder) state.set({ finder: false });
+      else if (state.now.place !== null) player.seek(Infinity);
       else if (!redraft.release()) state.release();
     },
   };

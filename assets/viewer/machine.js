@@ -1,4 +1,4 @@
-// The cost of a step, in passes over one token, on this machine's curves or on an H200. d2sd/costs/machines.py computes the same costs.
+// The cost of a step, in one-token passes, on this machine's curves or on an H200. d2sd/costs/machines.py computes the same costs.
 
 import { sum } from "./dom.js";
 import { MEASURED, PAPER } from "./constants.js";
@@ -15,11 +15,11 @@ function along(points, rows) {
 /** The costs on an H200 with an 8B model: as measured, or as published if the drafter of this method was not measured. */
 export const h200 = (method) => (Object.hasOwn(MEASURED.drafts, method) && !MEASURED.drafts[method] ? PAPER : MEASURED);
 
-/** The cost of a pass over `nodes` tokens, in passes over one; it includes the time between passes. */
+/** The cost of a pass over `nodes` tokens, in one-token passes; it includes the time between passes. */
 export const passCost = (machine, nodes) => along(machine.verify, nodes) + machine.other;
 
 /**
- * The cost of a step by stage, in passes over one token; null if the drafter's time is not known.
+ * The cost of a step by stage, in one-token passes; null if the drafter's time is not known.
  *
  * `first`: rows of the first draft; `again`: rows of each re-drafting pass; `nodes`: verified nodes.
  */
@@ -50,7 +50,7 @@ export function meanParts(machine, method, works) {
   return Object.fromEntries(Object.keys(parts[0]).map(mean));
 }
 
-/** The mean cost of the steps of a run, in passes over one token; null if unknown. */
+/** The mean cost of the steps of a run, in one-token passes; null if unknown. */
 export function meanCost(machine, method, works) {
   const parts = meanParts(machine, method, works);
   return parts && sum(parts);

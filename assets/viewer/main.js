@@ -5,7 +5,7 @@ import { emit, h, oncePerFrame, whole } from "./dom.js";
 import { detailsView, tooltipIn } from "./details.js";
 import { stepSummary } from "./explain.js";
 import { STORY, helpView, keyActions, listenForKeys } from "./help.js";
-import { clockView, numbersView } from "./numbers.js";
+import { clockView, numbersView, verdictView } from "./numbers.js";
 import { paysView } from "./pays.js";
 import { Page, chipView } from "./page.js";
 import { motionView } from "./motion.js";
@@ -16,6 +16,7 @@ import { Redraft, placesView } from "./redraft.js";
 import { shareView, otherText, saveFile } from "./share.js";
 import { State } from "./state.js";
 import { redrawn } from "./sampling.js";
+import { STAGE_NAMES } from "./stages.js";
 import { Resend, Store } from "./store.js";
 import { stripView } from "./strip.js";
 import { textView } from "./text.js";
@@ -23,8 +24,9 @@ import { finderView, timelineView } from "./timeline.js";
 import { treeView } from "./tree.js";
 import { TypedView } from "./typed.js";
 import { Viewport } from "./viewport.js";
-import { count } from "./words.js";
+import { count, plain } from "./words.js";
 
+const PRESENTED = { width: 932, height: 580 }; // pixels that the present view scales to the window
 const FOOT = 8; // pixels free below the view
 const READING = { title: "Reading the prompt …", more: "" };
 const NO_QUESTION = { title: "", more: "" }; // a game starts as soon as the run is loaded
@@ -45,14 +47,14 @@ class Explorer {
     const page = new Page(store);
     const { root } = page;
     const drawSoon = oncePerFrame(() => element.isConnected && this.drawAll());
-    const state = new State(store, drawSoon, { pending: address.game });
+    const state = new State(store, drawSoon, { pending: address.game, present: address.present });
     const server = served ? trigger : null;
     Object.assign(this, { element, trigger, served, told, page, store, state, address, drawSoon });
     this.drawn = {}; // the last drawn scene
     this.data = 0; // increases with every change of the run's data
     this.fresh = 0; // increases when everything must be drawn again
-    this.published = ["", ""]; // the selection and the game of the latest events
-    this.toPlay = address.play; // play once the run is loaded; it is hidden until then
+    this.published = ["", "", ""]; // the selection, the game and the place of the latest events
+    this.toOpen = address.play || address.stage !== ""; // once the run is loaded; it is hidden until then
     // a part of the drawing in Learn, else a drawer beside the view
     if (told) page.views.append(page.pays);
     element.replaceChildren(root, ...(told ? [] : [page.pays]));
@@ -81,9 +83,10 @@ class Explorer {
     // games
     const share = shareView(store, state, pictureMaker({ tree, strip, viewport, colours: root }), server);
     this.quiz = new QuizView(root, store, state);
-    this.typed = new TypedView({ root, store, state, server, share, rival: address.beat });
+    this.typed = new TypedView({ root, store, state, written: this.words.tokens, server, share, rival: address.beat });
     this.games = [this.quiz, this.typed];
-    page.games.append(...this.games.map(({ box }) => box));
+    page.games.append(this.quiz.box);
+    page.text.after(this.typed.box);
     page.actions.append(share.box);
     tree.answered = (depth) => this.quiz.asking && (this.quiz.guess(depth), true);
 
@@ -95,11 +98,13 @@ class Explorer {
     // in the order in which they are drawn: each may use what those before it have drawn
     this.views = [
       page,
-      ...this.games,
+      this.quiz,
       words,
+      this.typed,
       tree,
       strip,
       clockView(page.clock, store),
+      verdictView(page.verdict, store),
       detailsView(page, state, this.redraft, places, strip),
       numbersView(page.numbers, store, state, server),
       this.pays,
@@ -157,6 +162,8 @@ class Explorer {
    * `place`: the place among the stages of the shown step, null for the whole step (`moving`: whether it is not null); `stage`: the stage
    * at this place.
    * `summary`: the step in words; `quiet`: whether screen readers skip it, as while following or playing.
+   * `yours`: the user's own draft of the step with its result, or null.
+   * `larger`: scale of the present view.
    * `headline`: replaces the result of the step during a game or before the first step.
    */
   scene() {
@@ -168,6 +175,8 @@ class Explorer {
     const step = secret ? askedStep(recorded) : again ? redrawn(recorded, now.seed) : recorded;
     const place = here && step ? now.place : null;
     const told = this.told && shown !== null ? shown + (again ? 0 : 1) : null;
+    const typed = secret ? null : this.typed.told;
+    const words = typed ? `${typed.headline.title} ${plain(typed.headline.pieces)} ` : "";
     const empty = store.key === null || (!store.received && !store.early.size);
     return {
       ...now,
@@ -185,12 +194,20 @@ class Explorer {
       place: this.player.drawnAt(place),
       moving: place !== null,
       stage: stageAt(step, place),
-      summary: step && !secret ? stepSummary(step, store.length, store.live || store.waiting.length > 0) : "",
+      yours: typed?.result ?? null,
+      larger: now.present ? Math.max(1, Math.min(innerWidth / PRESENTED.width, innerHeight / PRESENTED.height)) : 1,
+      summary: step && !secret ? words + stepSummary(step, store.length, store.live || store.waiting.length > 0) : "",
       quiet: now.previewed !== null || following || place !== null,
-      headline: secret ? (this.games.find((game) => game.asking)?.question ?? NO_QUESTION) : step ? null : this.reading,
+      headline: secret
+        ? (this.games.find((game) => game.asking)?.question ?? NO_QUESTION)
+        : !step
+          ? this.reading
+          : place === null && typed
+            ? typed.headline
+            : null,
       notice: store.failed ?? (this.lost || otherText(store, now.mark)),
       empty,
-      waits: this.toPlay && !store.complete && !store.live,
+      waits: this.toOpen && !store.complete && !store.live,
     };
   }
 
@@ -219,8 +236,8 @@ class Explorer {
   /** Publishes the selection as data attributes. If the pinned step or node changed, sends an event to the page and to the server; to the
    *  page also if a game begins or ends. */
   publish() {
-    const { element, store, state } = this;
-    const { pinned, node, game } = state.now;
+    const { element, store, state, drawn } = this;
+    const { pinned, node, game, present } = state.now;
     const data = {
       run: store.run,
       steps: store.length,
@@ -228,18 +245,18 @@ class Explorer {
       step: state.shown ?? "",
       pinned: pinned ?? "",
       node: node ?? "",
+      stage: STAGE_NAMES[drawn.stage] ?? "",
+      present: present ? 1 : "",
     };
     for (const [name, value] of Object.entries(data)) {
       if (element.dataset[name] !== String(value)) element.dataset[name] = value;
     }
-    const [before, played] = this.published;
+    const [before, played, placed] = this.published;
     const selected = JSON.stringify([data.run, data.pinned, data.node]);
-    this.published = [selected, game];
-    if (selected !== before) {
-      const detail = { run: data.run, step: pinned, node };
-      emit(element, "explorer:selected", detail);
-      this.trigger("select", detail);
-    }
+    const place = selected + data.stage + data.present;
+    this.published = [selected, game, place];
+    if (place !== placed) emit(element, "explorer:selected", { ...data, step: pinned });
+    if (selected !== before) this.trigger("select", { run: data.run, step: pinned, node });
     if (game !== played) emit(element, "explorer:guessing", { name: game || played, on: game !== "" });
   }
 
@@ -264,7 +281,7 @@ class Explorer {
     this.data += 1;
     this.state.advance();
     this.selectWanted();
-    this.beginPlaying();
+    this.openStage();
     this.beginGame();
     this.chip.received();
   }
@@ -280,13 +297,14 @@ class Explorer {
     if (game && store.complete && store.length && !(state.now.wanted && store.live)) game.toggle(true);
   }
 
-  /** Starts playback if the address requests it; the view stays hidden until then. */
-  beginPlaying() {
+  /** Goes to the stage in the address, or plays the step if the address requests it. */
+  openStage() {
     const { store, state, address, player } = this;
-    if (!this.toPlay || !store.complete || !store.length || (address.step !== null && state.now.pinned === null))
-      return;
-    this.toPlay = false;
-    if (this.element.offsetParent) player.toggle(); // not while another tab is open
+    const there = address.step === null ? store.complete && store.length : state.now.pinned !== null;
+    if (!this.toOpen || !there) return;
+    this.toOpen = false;
+    if (address.stage) player.jump(STAGE_NAMES.indexOf(address.stage));
+    else if (this.element.offsetParent) player.toggle(); // not while another tab is open
   }
 
   // Events
@@ -304,13 +322,12 @@ class Explorer {
       find: turn("finder"),
       quiz: keys.q,
       typed: keys.b,
+      present: keys.t,
       widen: turn("widened", { zoom: null }),
       openFacts: turn("facts"),
     };
     for (const [name, act] of Object.entries(acts)) page[name].addEventListener("click", act);
-    page.root.addEventListener("fullscreenchange", () =>
-      state.set({ present: document.fullscreenElement === page.root }),
-    );
+    page.root.addEventListener("fullscreenchange", () => state.showPresent(document.fullscreenElement === page.root));
     listenForKeys(element, this.told ? { "?": keys["?"] } : keys);
     if (this.served) document.addEventListener("explorer:words", keys["?"]);
     // Other scripts select a step (detail: {step, node}); a standalone file starts and stops games (detail: {name, on}).

@@ -8,8 +8,8 @@ import { draftOf, rowOrder, stage } from "./stages.js";
 import { PILL } from "./tree_shapes.js";
 import { afterToken } from "./words.js";
 
-// pixels between the rows of two drafts, and at the edge of the view
-const ROW = { least: PILL + 2, most: PILL + 28, margin: PILL / 2 + 6 };
+// pixels between the rows of two drafts, and at the lower and upper edge of the view, where the first draft has its name
+const ROW = { least: PILL + 2, most: PILL + 28, margin: PILL / 2 + 6, named: PILL / 2 + 20 };
 const HIGH = 4000; // larger than any view
 const DROP = PILL + 4; // pixels between a node and the target's wish above it
 
@@ -22,7 +22,7 @@ const ownTokens = (step, c) => tokensOf(step, c, prefixOf(step, c));
 /** The y of each draft's row, by number of the draft. The first draft is at 0, or higher up if the other rows need the space below. */
 function rowsOf({ step, viewport: { k, y, size } }) {
   const order = rowOrder(step).filter((c) => ownTokens(step, c).length);
-  const [top, bottom] = [ROW.margin - y / k, (size.height - y) / k - ROW.margin];
+  const [top, bottom] = [ROW.named - y / k, (size.height - y) / k - ROW.margin];
   const fit = (bottom - top) / Math.max(1, order.length);
   const pitch = Math.min(fit, ROW.most, Math.max(ROW.least, bottom / Math.max(1, order.length)));
   const first = order.length ? Math.min(0, bottom - pitch * order.length) : 0;
@@ -265,7 +265,7 @@ export function motionView({ root, tree, strip, words }) {
       wish.append(pass);
       const row = rows.get(0) - tree.y(id);
       const high = highest(id === BONUS ? (wrong ?? step.bonus.parent) : id) - tree.y(id);
-      const least = (PILL / 2 + 2 - tree.viewport.y) / tree.viewport.k - tree.y(id); // keeps the wish in view
+      const least = PILL / 2 + 2 - tree.viewport.y / tree.viewport.k - tree.y(id); // keeps the wish in view
       acts.push((now) => {
         const { opacity, down } = now.wants(at);
         fade(wish, opacity);

@@ -1,12 +1,12 @@
 // Results of a run: the sentence of the last line, the clock of a step, and the totals.
 
-import { STAGES, count, fixed, milliseconds, percent, visible } from "./words.js";
-import { button, emit, h, remember, remembered, sum } from "./dom.js";
+import { STAGES, count, fixed, milliseconds, passes, percent, visible } from "./words.js";
+import { button, emit, h, remember, remembered, sum, text } from "./dom.js";
 import { h200, meanCost, partsOf } from "./machine.js";
 import { judged } from "./store.js";
 
 /**
- * The result of a run in one line, as pieces of text; a `kind` marks an important number.
+ * The totals of a run in one line, and if it was slow, why and what would be quicker.
  *
  * cycle: the result of `cycleOf`
  * quickest: speedup of *quickest here* in an earlier run, null if unknown
@@ -18,22 +18,44 @@ export function gist(
   quickest,
   elsewhere,
 ) {
-  if (!length) return [];
+  if (!length) return "";
   const state = live ? " so far" : cut ? " · the run was stopped early" : "";
   const run = `${count(tokens, "token")} in ${count(length, "pass")}${state}`;
-  if (method === "autoregressive") return [{ text: `${run}: plain decoding writes one token per pass` }];
-  if (!cycle) return [{ text: run }];
-  if (cycle.disturbed) return [{ text: `${run} · not measured cleanly: other work kept this machine busy` }];
-  const { gain, cost } = cycle;
-  const speed = { text: timesWords(gain), kind: gain < 1 ? "slower" : "b" };
-  if (gain >= 1) return [{ text: `${run} · ` }, speed];
+  if (method === "autoregressive") return `${run}: written one by one`;
+  if (!cycle || cycle.disturbed || cycle.gain >= 1) return run;
   const place = hardware?.device === "cpu" ? "this CPU" : "this machine";
   const others = [
     quickest === null ? "" : ` · “Quickest here”: ${timesWords(quickest)} in an earlier run`,
     elsewhere === null ? "" : ` · An 8B model on an H200: about ${timesWords(elsewhere, "")}`,
   ];
-  const costs = ` on ${place}, where a step costs ${fixed(cost, 1)} passes${others.join("")}`;
-  return [{ text: `${run} · ` }, speed, { text: costs }];
+  return `${run} · On ${place}, a step costs ${passes(cycle.cost)}${others.join("")}`;
+}
+
+/** Whose run is drawn, whether the page chose the shown step (`chosen`), and the speed of the run, as pieces of text: the middle one is the
+ *  important one. */
+export function verdictOf({ header: { models, method }, length, live, recorded, own, opened }, cycle, chosen) {
+  if (!length) return [];
+  const model = text(models.preset || models.target);
+  const origin = opened ? `opened from ${visible(opened, 40, " ")}` : recorded && !own ? "recorded" : "run here";
+  const step = chosen && length > 1 ? " A step chosen to explain." : "";
+  const whose = `${model && `${visible(model, 40, " ")}, `}${origin}.${step}`;
+  if (!cycle || method === "autoregressive") return [whose];
+  if (cycle.disturbed) return [`${whose} Its time was not measured cleanly: other work kept the machine busy.`];
+  const run = live ? "The run so far is" : "The whole run was";
+  const speed = timesWords(cycle.gain, "");
+  return [`${whose} ${run} `, speed, `${timesWords(cycle.gain).slice(speed.length)}.`];
+}
+
+/** The line of `verdictOf`; empty while a stage is shown, and in a game. */
+export function verdictView(host, store) {
+  function show({ at, moving, secret }) {
+    const cycle = cycleOf(store);
+    const chosen = at === store.instructive && !store.live;
+    const [whose = "", speed = "", than = ""] = moving || secret ? [] : verdictOf(store, cycle, chosen);
+    host.replaceChildren(whose, speed && h("b", {}, speed), than);
+  }
+
+  return { uses: ["data", "at", "moving", "secret"], show };
 }
 
 /** A speed relative to plain decoding, in words; `than`: the name of plain decoding, or empty to leave it out. */
@@ -45,7 +67,7 @@ export function timesWords(gain, than = "one by one") {
 }
 
 /** Seconds of the shown step (`own`) and of its tokens by plain decoding (`plain`), and the cost of its pass of the large model (`pass`)
- *  in passes over one token; null if a time is unknown or was disturbed. */
+ *  in one-token passes; null if a time is unknown or was disturbed. */
 export function clockOf({ baseline, disturbed }, step) {
   const own = step ? sum(step.seconds) : 0;
   return own && baseline && !disturbed
@@ -67,8 +89,9 @@ export function clockView(host, store) {
         h("span.value", {}, milliseconds(time) + words),
       ];
     };
+    const even = timesWords(plain / own, "") === "as fast";
     host.replaceChildren(
-      ...row("this step", "own", own, `, ${own < plain ? "quicker" : "slower"}`),
+      ...row("this step", "own", own, `, ${even ? "as fast" : own < plain ? "quicker" : "slower"}`),
       ...row("one by one", "plain", plain, ""),
     );
   }
@@ -76,7 +99,7 @@ export function clockView(host, store) {
   return { uses: ["step", "secret", "data"], show };
 }
 
-/** The mean step of a run: its `cost` in passes over one token, the `parts` of this cost by stage, the tokens it `brought`, and the
+/** The mean step of a run: its `cost` in one-token passes, the `parts` of this cost by stage, the tokens it `brought`, and the
  *  speedup over plain decoding (`gain`); null if not timed. */
 export function cycleOf(store) {
   const { timed, gain } = speedsOf(store);
@@ -138,24 +161,21 @@ export function totalsOf(store) {
     ],
     ["tokens read a step", fixed(nodes / steps, 1)],
     [
-      "repaired drafts",
+      "rescued drafts",
       cases
         ? `${outcomes.repaired} of ${cases} partly rejected (${percent(outcomes.repaired / cases)})`
         : "none predicted",
     ],
-    [
-      "gained a re-draft",
-      redrafts ? `${fixed(gained / redrafts, 2)} (${gained} tokens by ${redrafts})` : "no re-drafts",
-    ],
+    ["tokens per re-draft", redrafts ? `${fixed(gained / redrafts, 2)} (${gained} by ${redrafts})` : "no re-drafts"],
     ["time by stage", all ? times.join(" · ") : "no times"],
   ];
 }
 
-/** The last line of the view: the result of the run; “why?” opens *When does it pay?* `server(event, data)` sends an event; null without a
+/** The last line of the view: the totals of the run; the button opens *When does it pay?* `server(event, data)` sends an event; null without a
  *  server. */
 export function numbersView(host, store, state, server) {
   const result = h("p.gist", {});
-  const why = button("why?", { class: "quiet why-open", title: "When does it pay?", ariaExpanded: false }, () =>
+  const why = button("When does it pay?", { class: "quiet why-open", ariaExpanded: false }, () =>
     state.set({ why: !state.now.why }),
   );
   const offer = (id, words, title, act) => button(words, { class: "offer", id, hidden: true, title }, act);
@@ -172,7 +192,7 @@ export function numbersView(host, store, state, server) {
     () => server("full", { full: true }),
   );
   const again = offer("again", "Again?", "Run the prompt again", () => emit(host, "explorer:begin"));
-  const recording = h("b.recording", { hidden: true });
+  const recording = h("b.recording", { hidden: true }, "Press Run to run the prompt here.");
   host.append(h("div.line", {}, recording, result, quickest, full, again, why));
   let [priced, price] = ["", null]; // a run with its number of steps, and their mean cost on an H200
 
@@ -188,19 +208,14 @@ export function numbersView(host, store, state, server) {
     quickest.hidden = !(made && wasFixed(cycle, config.cost_aware));
     full.hidden = !(made && !store.live && limited && sums.most > config.node_budget);
     again.hidden = !(made && cycle?.disturbed);
-    recording.hidden = here;
-    recording.textContent = opened
-      ? `Opened from ${visible(opened, 40, " ")}.`
-      : `A recording.${server ? " Press Run to run the prompt here." : ""}`;
+    recording.hidden = here || opened || server === null;
     if (cycle && priced !== `${key} ${length}`) {
       priced = `${key} ${length}`;
       price = meanCost(h200(method), method, worksOf(store));
     }
     const elsewhere = cycle && price !== null ? sums.tokens / length / price : null;
-    const pieces = gist(store, cycle, made && cycle && !cycle.disturbed ? earlier(header, cycle) : null, elsewhere);
-    result.replaceChildren(
-      ...pieces.map(({ text, kind }) => (kind ? h("b", { class: kind === "slower" ? kind : null }, text) : text)),
-    );
+    const quicker = made && cycle && !cycle.disturbed ? earlier(header, cycle) : null;
+    result.textContent = gist(store, cycle, quicker, elsewhere);
   }
 
   return { uses: ["data", "why"], show };

@@ -4,6 +4,7 @@ import { SETTINGS } from "./constants.js";
 import { button, h, s, text } from "./dom.js";
 import { stepStory } from "./explain.js";
 import { STAGE_NAMES, stageWords } from "./stages.js";
+import { hatching } from "./tree_shapes.js";
 import { count, methodName, visible } from "./words.js";
 
 const READ = "The limit B: only the likeliest drafted tokens are verified, because every token takes time";
@@ -21,6 +22,7 @@ export class Page {
     "quiet",
     "facts",
     "present",
+    "larger",
     "fresh",
     "notice",
     "empty",
@@ -38,6 +40,7 @@ export class Page {
       spoken: h("p.spoken", { ariaLive: "polite" }),
       title: h("h2", {}),
       parts: h("p.parts", {}),
+      verdict: h("p.verdict", {}),
       clock: part("clock", "Time of this step, and of its tokens one by one", { role: "group" }),
       text: part("text", "Generated text", { role: "region", tabindex: 0 }),
       lacks: h("p.empty", { hidden: true }),
@@ -56,6 +59,7 @@ export class Page {
       quiz: quiet("Quiz", "Guess where the first draft is rejected (Q)", "begin-quiz"),
       typed: quiet("Be the drafter", "Type the next tokens, and let the large model verify them (B)", "be-the-drafter"),
       openFacts: quiet("Details", "The stages of this step, or details of the selected token", "open-facts"),
+      present: quiet("Present", "Text, sentence and drawing fill the screen (T)", "present"),
       explain: quiet("Explain", "This step explained chapter by chapter (in Learn)", "explain"),
       widen: quiet("", "", "widen"),
       fit: quiet("Fit", "Fit the tree into view (F)", "fit"),
@@ -64,20 +68,21 @@ export class Page {
     this.arrange(this);
   }
 
-  arrange({ title, parts, clock, text, lacks, tree, strip, redraft, games, timeline, finder, numbers, follow, find }) {
+  arrange(parts) {
+    const { title, clock, verdict, text, lacks, tree, strip, redraft, games, timeline, finder, numbers } = parts;
     this.tools = h("div.tools", {}, this.fit, this.widen, this.explain, this.openFacts);
     this.moments = h("div.stages-row", {}, this.tools); // the player's bar is added
     this.facts = h("div.facts", {}, this.details);
-    this.actions = h("div.tools", {}, this.quiz, this.typed);
+    this.actions = h("div.tools", {}, this.quiz, this.typed, this.present);
     this.views = h(
       "div.views",
       { hidden: true },
-      h("div.headline", {}, h("div", { id: "sentence", dir: "auto" }, title, parts), clock),
+      h("div.headline", {}, h("div", { id: "sentence", dir: "auto" }, title, parts.parts), clock, verdict),
       text,
       this.moments,
       h("div.drawing", {}, lacks, tree, strip, redraft, this.facts),
       games,
-      h("div.steps", {}, h("div.gutter", {}, follow, find), timeline, finder),
+      h("div.steps", {}, h("div.gutter", {}, parts.follow, parts.find), timeline, finder),
       numbers,
     );
     this.root.append(this.notice, this.empty, this.views, this.spoken);
@@ -85,11 +90,13 @@ export class Page {
 
   /** Shows the texts of the step, and which parts are open. Screen readers hear stages, and steps that the user chose: not streamed or
    *  hovered ones (`quiet`). */
-  show({ step, stage, summary, quiet, headline, facts, present, notice, empty, waits }) {
+  show({ step, stage, summary, quiet, headline, facts, present, larger, notice, empty, waits }) {
     const words = stage === null ? null : stageWords(step, stage);
     const name = STAGE_NAMES[stage] ?? "";
     this.root.dataset.stage = name;
     this.root.classList.toggle("presenting", present);
+    this.root.style.setProperty("--larger", larger);
+    this.present.ariaPressed = present;
     this.facts.classList.toggle("open", facts);
     this.openFacts.ariaExpanded = facts;
     this.notice.textContent = notice;
@@ -125,7 +132,7 @@ export class Page {
   /** Shows the result of the step, or `instead` the `title` and the text (`more`) of a stage or a question. */
   showSentence(step, instead = null) {
     const { title, pieces, read } = instead
-      ? { title: instead.title, pieces: [{ text: instead.more }] }
+      ? { pieces: [{ text: instead.more }], ...instead }
       : step
         ? stepStory(step)
         : { title: "", pieces: [] };
@@ -181,7 +188,8 @@ function legend() {
     item("second drafter", "second", picture(box(6))),
     item("the large model", "target", picture(s("polygon.shape", { points: "-11,0 -6,-6 6,-6 11,0 6,6 -6,6" }))),
     item("accepted: filled, on a thick line", "accepted", picture(s("path.thick", { d: "M-13 0H13" }), box(3))),
-    item("rejected: the large model wanted another token", "rejected", picture(box(3))),
+    item("rejected: the large model chose another token", "rejected", picture(box(3))),
+    item("your own draft, in “Be the drafter”", "yours", picture(box(3), hatching(20, 12))),
     item("where the first draft broke", "truth", picture(s("path", { d: "M0-8V8" }))),
     item(
       "a second draft starts here: the first draft was expected to break after this token",

@@ -1,6 +1,6 @@
 // When does it pay? The cost of a pass against its tokens, the cost of a step against what it brings, and other K and γ.
 
-import { barRows, costRow, passes } from "./bars.js";
+import { barRows, costRow } from "./bars.js";
 import { MEASURED, PAPER } from "./constants.js";
 import { button, clamp, closeButton, emit, fold, h, s, sum } from "./dom.js";
 import { withTerms } from "./glossary.js";
@@ -8,7 +8,7 @@ import { costParts, h200, meanParts, partsOf, passCost } from "./machine.js";
 import { clockOf, cycleOf, machineOf, timesWords, totalsOf, wasFixed, worksOf } from "./numbers.js";
 import { runWords } from "./page.js";
 import { replaysView } from "./replays.js";
-import { count, countInWords, fixed, milliseconds, visible } from "./words.js";
+import { count, countInWords, fixed, milliseconds, passes, visible } from "./words.js";
 
 const EDGE = { left: 26, right: 12, top: 14, bottom: 44 };
 const IDEAL = 295; // tokens; see `PAYS_ASKED`
@@ -20,13 +20,14 @@ export const PAYS_ASKED = [
   [
     "Why is a pass so cheap on a GPU?",
     // Qwen3-8B without its embedding table, 7.57 billion weights in bfloat16; NVIDIA H100 Tensor Core GPU Datasheet: 3.35 TB/s, 989 TFLOPS
-    `A pass reads all weights from memory once: 15 GB for 8 billion weights. An H100 GPU reads 15 GB in 4.5 ms and needs 0.015 ms of arithmetic per token (data sheet). So at best, a pass over ${IDEAL} tokens takes no longer than a pass over one.`,
+    `A pass reads all weights from memory once: 15 GB for 8 billion weights. An H100 GPU reads 15 GB in 4.5 ms and needs 0.015 ms of arithmetic per token (data sheet). So at best, a pass over ${IDEAL} tokens takes no longer than a one-token pass.`,
   ],
   [
     "Where do these numbers come from?",
     `The curve and the bar of the H200, measured: ${MEASURED.source} Its passes include the time between passes. The bar has the work of the same step: as many tokens drafted, read and written. For EAGLE-3, whose drafter was not measured, the bar has the costs of a paper: ${PAPER.source}`,
   ],
 ];
+export const PAYS_RULE = "A step pays if it brings more tokens than it costs one-token passes.";
 export const PAYS_FORMULA = ["t(n) = max( bytes of weights ÷ bandwidth,  n · 2 · weights ÷ peak )"];
 
 /** Why the passes of a run have no points in the chart; "" if they have. */
@@ -36,10 +37,10 @@ export function noPoints({ header, live, disturbed, baseline, sums }) {
   if (live) return "The passes of this run appear here after its end.";
   return baseline && sum(sums.seconds)
     ? ""
-    : "Plain decoding was not timed with this run, so its passes cannot be compared.";
+    : "No one-token pass was timed with this run, so its passes cannot be compared.";
 }
 
-/** The passes of the large model in a run: number of tokens and cost, in passes over one token; empty if the times are unknown. */
+/** The passes of the large model in a run: number of tokens and cost, in one-token passes; empty if the times are unknown. */
 export const pointsOf = (store) =>
   noPoints(store)
     ? []
@@ -89,8 +90,8 @@ function passesChart(state, store) {
     onkeydown: press,
   });
   const legend = h("p.key", {});
-  const unit = h("small", {}, "unit: a pass over one token");
-  const title = h("h3", {}, "What one pass of the large model costs ", unit);
+  const unit = h("small", {}, "in one-token passes");
+  const title = h("h3", {}, "What a pass of the large model costs ", unit);
   const box = h("section.of-pass", {}, title, legend, svg);
 
   function show({ pass, step, at }, width, height) {
@@ -163,11 +164,11 @@ function passesChart(state, store) {
       s("text", { class: kind, x: left ? x - 12 : x + 12, y: at, "text-anchor": left ? "end" : "start" }, words);
     const below = value === null || value >= there;
     const thereAt = y(there) + (below ? (left ? 42 : 24) : -10); // to the left, the curve is lower
-    const drawn = [s("circle.there", { cx: x, cy: y(there), r: 7 }), put("value there", thereAt, passes(there))];
+    const drawn = [s("circle.there", { cx: x, cy: y(there), r: 7 }), put("value there", thereAt, fixed(there, 1))];
     if (value === null) return drawn;
     const overlap = Math.max(0, 52 - Math.abs(y(there) - y(value))); // pixels
     const hereAt = y(value) + (below ? -overlap : 10 + overlap);
-    const here = [put("value here", hereAt, passes(value)), put("note", hereAt + 17, note)];
+    const here = [put("value here", hereAt, fixed(value, 1)), put("note", hereAt + 17, note)];
     return [...drawn, s("circle.here", { cx: x, cy: y(value), r: 7 }), ...here];
   }
 
@@ -265,13 +266,13 @@ export function paysView({ pays: host, root }, store, state, server, told) {
     const work = worksOf(store)[at];
     const there = work ? costParts(h200(method), method, work) : null;
     const tokens = step.committed.map(({ text }) => text);
-    const alone = { name: "one by one", tokens, brought: n, total: passes(n) };
-    const brings = `Step ${at + 1} brings ${countInWords(n, "token")} and reads ${step.nodes.size}. It costs:`;
+    const alone = { name: "one by one", tokens, brought: n, total: fixed(n, 1) };
+    const brings = `Step ${at + 1} brings ${countInWords(n, "token")} and costs, in one-token passes:`;
     ofStep.replaceChildren(
       h("h3", {}, "Does this step pay? ", h("small", {}, brings)),
       barRows([alone, ...rowsOf(store, n, here, there)]),
       here ? "" : h("p.none", {}, noPoints(store)),
-      h("p.rule", {}, "A step pays if it brings more tokens than it costs passes."),
+      h("p.rule", {}, PAYS_RULE),
     );
   }
 
@@ -284,14 +285,14 @@ function paysWords(store, cycle, alpha) {
   const last = store.summaries.at(-1).elapsed;
   if (header.missing && last) {
     const each = last / sums.tokens;
-    return `A step takes ${milliseconds(alpha * each)} and writes ${fixed(alpha, 2)} tokens: drafting pays only if plain decoding takes more than ${milliseconds(each)} per token.`;
+    return `A step takes ${milliseconds(alpha * each)} and writes ${fixed(alpha, 2)} tokens: drafting pays only if a token takes more than ${milliseconds(each)} one by one.`;
   }
   if (!cycle || cycle.disturbed) return `A step brings ${fixed(alpha, 1)} tokens. ${noPoints(store)}`;
   return `A step brings ${fixed(alpha, 1)} tokens and costs ${passes(cycle.cost)}: ${timesWords(cycle.gain)}.`;
 }
 
-/** When, and with how much context, the time of a plain pass was measured; empty if the run does not record it. */
+/** When, and with how much context, the time of a one-token pass was measured; empty if the run does not record it. */
 const measuredWords = ({ measured, context }) =>
   measured
-    ? `The time of a pass over one token was measured with these models on ${measured}${context === null ? "" : `, with ${count(context, "token")} of context`}.`
+    ? `The time of a one-token pass was measured with these models on ${measured}${context === null ? "" : `, with ${count(context, "token")} of context`}.`
     : "";

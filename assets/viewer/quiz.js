@@ -3,7 +3,7 @@
 
 import { button, clamp, h } from "./dom.js";
 import { where } from "./timeline.js";
-import { quoted } from "./words.js";
+import { capital, quoted } from "./words.js";
 
 const MOST_MARKS = 64; // more do not fit under a tree
 
@@ -39,14 +39,13 @@ export function askedStep(step) {
 }
 
 export class Guessing {
-  uses = ["game", "pending", "at", "answers", "data", "secret", "waiting", "typed"];
+  uses = ["game", "pending", "at", "answers", "data", "secret", "waiting", "typed", "hands", "votes"];
 
   /** `name`: name of the game in data attributes and events. */
   constructor(root, store, state, name) {
     Object.assign(this, { root, store, state, name });
     this.said = h("p.said", { role: "status" });
     this.next = button("Next", {}, () => this.go());
-    this.marks = h("ol.marks", { ariaLabel: "Your guesses, step by step" });
   }
 
   get on() {
@@ -100,66 +99,53 @@ export class Guessing {
     this.state.set({ answers: { ...answers, [this.name]: { ...this.answers, [step]: verdict } } });
   }
 
-  /** Sets the state of the game on the root and draws the marks; returns false if the game is off. */
+  /** Sets the state of the game on the root; returns false if the game is off. */
   showState() {
-    const { asking, answers } = this;
+    const { asking } = this;
     this.root.dataset[this.name] = asking || this.pending ? "asking" : this.on ? "told" : "off";
     this.box.hidden = !this.on;
-    if (!this.on) return false;
-    const mark = (at) => {
-      const guess = answers[at];
-      const attributes = {
-        class: !guess ? "open" : guess.right ? "right" : "wrong",
-        title: `Step ${at + 1}: ${guess ? this.words(guess) : "no guess yet"}`,
-        ariaCurrent: at === this.state.shown ? "step" : null,
-      };
-      return h(
-        "li",
-        {},
-        button(guess ? this.sign(guess) : "·", attributes, () => this.state.pin(at)),
-      );
-    };
-    this.marks.hidden = !Object.keys(answers).length;
-    this.marks.replaceChildren(...guessableSteps(this.store.summaries).slice(0, MOST_MARKS).map(mark));
     this.next.hidden = asking || !this.open.length;
-    return true;
-  }
-
-  sign({ right }) {
-    return right ? "✓" : "✕";
-  }
-
-  words({ right }) {
-    return right ? "right" : "wrong";
+    return this.on;
   }
 }
 
 const TYPING_MS = 900; // wait for a second digit
 
-/** The result of a guess. Positions count from 1; `drafted` + 1 means “all accepted”. */
-export function quizVerdict({ draft: { texts }, boundary, selected, random }, guess) {
+/** A drafted token; its position too if the draft has the same text twice. */
+function named({ draft: { texts } }, at) {
+  const same = texts.filter((text) => text === texts[at - 1]).length;
+  return same ? quoted(texts[at - 1].replace(/^ (?=\S)/, "")) + (same > 1 ? ` (${at})` : "") : "none";
+}
+
+const sizeOf = (votes, place) => votes.filter((one) => one === place).length;
+/** Pairs of a place and its number of votes, the most first. */
+export const counted = (votes) =>
+  [...new Set(votes)].map((place) => [place, sizeOf(votes, place)]).sort(([, some], [, others]) => others - some);
+
+/** The votes of a class in words, as in 11 for “will”, 6 for “help”. */
+export const handsWords = (step, votes) =>
+  counted(votes)
+    .map(([place, size]) => `${size} for ${named(step, place)}`)
+    .join(", ");
+
+/** The result of the votes of a class (`hands`), or of the only vote. Positions count from 1; `drafted` + 1 means “all accepted”. */
+export function quizVerdict(step, votes, hands = false) {
+  const { draft, boundary, selected, random } = step;
+  const [[guess]] = counted(votes);
   const truth = boundary + 1;
-  /** A drafted token; its position too if the draft has the same text twice. */
-  const named = (at) => {
-    const text = texts[at - 1];
-    return (
-      quoted(text.replace(/^ (?=\S)/, "")) + (texts.filter((other) => other === text).length > 1 ? ` (${at})` : "")
-    );
-  };
-  const none = (at) => at > texts.length;
-  const fact = none(truth) ? "no token was wrong" : `the first wrong token was ${named(truth)}`;
+  const none = (at) => at > draft.texts.length;
+  const fact = none(truth) ? "no token was rejected" : `${named(step, truth)} was rejected`;
   const expected = selected.length && !random ? selected[0] + 1 : null;
   const drafter =
     expected === null
       ? ""
       : expected === truth
         ? " The drafter expected this too."
-        : ` The drafter expected ${none(expected) ? "no wrong token" : `it to be ${named(expected)}`}.`;
-  return {
-    right: guess === truth,
-    byFlag: expected === truth,
-    words: `${guess === truth ? "Right:" : `You chose ${none(guess) ? "none" : named(guess)};`} ${fact}.${drafter}`,
-  };
+        : ` The drafter expected ${none(expected) ? "no rejection" : named(step, expected)}.`;
+  const right = guess === truth;
+  const judged = right ? "Right:" : `You chose ${named(step, guess)};`;
+  const said = hands ? `${handsWords(step, votes)}. ${capital(fact)}` : `${judged} ${fact}`;
+  return { right, byFlag: expected === truth, words: `${said}.${drafter}` };
 }
 
 /** The node of the first draft `by` places after `node`, or the last in that direction; the first node if `node` is not in the first
@@ -173,39 +159,75 @@ export function draftedNode(step, node, by) {
 }
 
 export class QuizView extends Guessing {
-  question = {
-    title: "Which token of the first draft is the first wrong one?",
-    more: "Click it, or type its position.",
-  };
-
   constructor(root, store, state) {
     super(root, store, state, "quiz");
     this.all = button("None: all accepted (0)", {}, () => this.guess(Infinity));
+    this.marks = h("ol.marks", { ariaLabel: "Your guesses, step by step" });
+    const title = "Count the votes of a class";
+    this.hands = button("Hands", { title }, () => state.set({ hands: !state.now.hands, votes: [] }));
+    this.reveal = button("Reveal (Enter)", {}, () => this.enter());
     this.box = h(
       "div.guess.quiz",
-      { hidden: true, role: "group", ariaLabel: "Quiz" },
+      {
+        hidden: true,
+        role: "group",
+        ariaLabel: "Quiz",
+        // or Enter would press the button again instead of revealing the answer
+        onclick: () => state.now.hands && document.activeElement.blur(),
+      },
       this.said,
       this.marks,
       this.all,
+      this.hands,
+      this.reveal,
       this.next,
       button("End the quiz", {}, () => this.toggle(false)),
     );
   }
 
+  get question() {
+    const { hands, votes } = this.state.now;
+    const more = !hands
+      ? "Click it, or type its position."
+      : handsWords(this.store.step(this.state.shown), votes) || "Hands up! Each click or digit counts one.";
+    return { title: "Which token of the first draft is rejected?", more };
+  }
+
+  /** Records a guess, or counts a vote. */
   guess(position) {
     const step = this.store.step(this.state.shown);
     if (!this.asking || !step || !(position >= 1)) return; // also rejects undefined
-    this.answer(step.index, quizVerdict(step, Math.min(step.drafted + 1, position)));
+    const place = Math.min(step.drafted + 1, position);
+    const { hands, votes } = this.state.now;
+    if (hands) this.state.set({ votes: [...votes, place] });
+    else this.answer(step.index, quizVerdict(step, [place]));
   }
 
-  /** Adds a digit to the typed position. Waits for a second digit only if the draft is long enough; 0 alone means all accepted. */
+  /** Takes the latest vote back; returns false if no votes are counted. */
+  takeBack() {
+    const { hands, votes } = this.state.now;
+    if (hands) this.state.set({ votes: votes.slice(0, -1) });
+    return hands;
+  }
+
+  /** Reveals the answer to the votes, or guesses a position. */
+  enter(position) {
+    const { hands, votes } = this.state.now;
+    if (!hands) return this.guess(position);
+    const step = this.store.step(this.state.shown);
+    if (this.asking && votes.length) this.answer(step.index, quizVerdict(step, votes, true));
+    return undefined;
+  }
+
+  /** Adds a digit to the typed position. Waits for a second digit only if the draft is long enough; 0 alone means all accepted. A vote has
+   *  one digit, since votes may follow each other quickly. */
   type(digit) {
     const step = this.store.step(this.state.shown);
     if (!this.asking || !step) return;
     clearTimeout(this.typing);
     const digits = this.state.now.digits + digit;
     const position = Number(digits) || Infinity;
-    const more = position * 10 <= step.drafted;
+    const more = position * 10 <= step.drafted && !this.state.now.hands;
     const end = () => {
       if (this.state.now.digits === digits) this.state.set({ digits: "" });
       if (this.state.shown === step.index) this.guess(position);
@@ -215,15 +237,38 @@ export class QuizView extends Guessing {
     else this.guess(position);
   }
 
-  show() {
+  showMarks() {
+    const { answers, state } = this;
+    const mark = (at) => {
+      const guess = answers[at];
+      const [sign, words] = !guess ? ["·", "no guess yet"] : guess.right ? ["✓", "right"] : ["✕", "wrong"];
+      const attributes = {
+        class: guess && words,
+        title: `Step ${at + 1}: ${words}`,
+        ariaCurrent: at === state.shown ? "step" : null,
+      };
+      return h(
+        "li",
+        {},
+        button(sign, attributes, () => state.pin(at)),
+      );
+    };
+    this.marks.hidden = !Object.keys(answers).length;
+    this.marks.replaceChildren(...guessableSteps(this.store.summaries).slice(0, MOST_MARKS).map(mark));
+  }
+
+  show({ hands }) {
     if (!this.showState()) return;
+    this.showMarks();
     const { asking, here } = this;
     const done = Object.values(this.answers);
     const right = done.filter((v) => v.right).length;
     const score = done.length
       ? ` Score: you ${right} of ${done.length}, the drafter ${done.filter((v) => v.byFlag).length}.`
       : "";
-    this.all.hidden = !asking;
+    this.all.hidden = this.hands.hidden = !asking;
+    this.hands.ariaPressed = hands;
+    this.reveal.hidden = !asking || !hands;
     this.said.replaceChildren(
       asking ? h("b", {}, this.question.title) : (here?.words ?? "Nothing to guess in this step."),
       score,

@@ -17,14 +17,14 @@ export const readAnswer = ({ texts = [], confidence, ...raw }) => ({
 /** The result of the re-draft as a sentence. */
 export function redraftSentence(prefix, { tokens, kept, accepted, added, wanted }) {
   const would = "It would have added";
-  const end = wanted === null ? "" : `; then the large model wanted ${quoted(wanted)}`;
+  const end = wanted === null ? "" : `; then the large model chose ${quoted(wanted)}`;
   if (kept < prefix)
-    return `${would} nothing: ${wanted === null ? `the text ends before this place` : `the large model had already rejected the ${ordinal(kept + 1)} token of the first draft; it wanted ${quoted(wanted)}`}.`;
+    return `${would} nothing: ${wanted === null ? `the text ends before this place` : `the large model had already rejected the ${ordinal(kept + 1)} token of the first draft; it chose ${quoted(wanted)}`}.`;
   const words = tokens.slice(accepted - added, accepted).map((t) => visible(t.text));
   if (added) return `${would} ${count(added, "token")}: ${words.join(" ")}${end}.`;
   if (accepted)
     return `${would} nothing: ${count(accepted, "token")} would be accepted, but the first draft had ${accepted > 1 ? "them" : "it"} already.`;
-  return `${would} nothing: ${wanted === null ? "the text ends here" : `the large model wanted ${quoted(wanted)} as the first token`}.`;
+  return `${would} nothing: ${wanted === null ? "the text ends here" : `the large model chose ${quoted(wanted)} as the first token`}.`;
 }
 
 /** Compares the re-draft with the second drafts of the step; `committed`: number of tokens of the step. */
@@ -107,9 +107,9 @@ export class Redraft {
   }
 }
 
-/** List item for a token of a draft: its text, its probability `p` (or null), and its fate. The first `accepted` tokens were accepted;
+/** List item for a token of a draft: its text, its probability `p`, and its fate. The first `accepted` tokens were accepted;
  *  the next one was rejected if another token was `wanted`. */
-export function tokenItem({ text: words, p }, at, { accepted, wanted }, most = 14) {
+function tokenItem({ text: words, p }, at, { accepted, wanted }) {
   const [state, said] =
     at < accepted
       ? ["right", "accepted"]
@@ -119,8 +119,8 @@ export function tokenItem({ text: words, p }, at, { accepted, wanted }, most = 1
   return h(
     "li",
     { class: state },
-    h("bdi", {}, visible(words, most)),
-    p === null ? "" : ` ${probability(p)}`,
+    h("bdi", {}, visible(words, 14)),
+    ` ${probability(p)}`,
     h("span.spoken", {}, ` ${said}`),
   );
 }

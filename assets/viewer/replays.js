@@ -1,11 +1,11 @@
 // Other K and γ: the tokens of each step if the run had been made with them, by exact replay, and the time that this would have taken.
 
-import { barRows, costRow, passes } from "./bars.js";
+import { barRows, costRow } from "./bars.js";
 import { best, button, fold, h, s, sum } from "./dom.js";
 import { term } from "./glossary.js";
 import { h200, meanCost, meanParts, readWork } from "./machine.js";
 import { machineOf } from "./numbers.js";
-import { count, fixed, milliseconds, unhidden } from "./words.js";
+import { count, fixed, milliseconds, passes, unhidden } from "./words.js";
 
 const HIGH = 196; // pixels; height of the picture
 const SIDE = 34; // pixels from its edges to the first and the last K
@@ -60,7 +60,7 @@ export function bestWords({ points, here }, gamma) {
   return `${short} and ${also}.${more}${all}`;
 }
 
-/** Number of tokens that a step of a run would have brought with only its first `most` re-drafts. Exact: a smaller K selects only these,
+/** Number of tokens that a step of a run would have written with only its first `most` re-drafts. Exact: a smaller K selects only these,
  *  and a node budget then keeps the likeliest of their tokens. */
 export function tokensWith({ index, accepted, nodes, left, whole, committed }, most, store) {
   const later = ({ candidates }) => candidates.length > 0 && Math.min(...candidates) > most;
@@ -90,8 +90,8 @@ export function whyNone({ header, seen, live, finished }, server, told) {
     return live ? "Other K and γ can be compared after the end of the run." : "This run has no end.";
   if (server) return "";
   return told
-    ? "To compare other K and γ for this run, open “why?” in Explore."
-    : "This file has no replays with other K and γ: ask for them in the app (“why?”) before you save the file.";
+    ? "To compare other K and γ for this run, open “When does it pay?” in Explore."
+    : "This file has no replays with other K and γ: ask for them in the app (“When does it pay?”) before you save the file.";
 }
 
 /**
@@ -204,7 +204,10 @@ export function replaysView(store, state, server, told) {
     );
     const row = (name, machine, rest = 0) => {
       const mean = meanParts(machine, point.method, point.works);
-      return mean && costRow(name, "mean, calculated", { ...mean, verify: mean.verify - rest, rest }, point.alpha);
+      return (
+        mean &&
+        costRow(name, "mean one-token passes, calculated", { ...mean, verify: mean.verify - rest, rest }, point.alpha)
+      );
     };
     const costs = [here && row(machineOf(store).name, here, here.other), row("an H200", h200(point.method))];
     rows.replaceChildren(barRows(costs.filter(Boolean)));

@@ -3,6 +3,7 @@
 import { withFields } from "./address.js";
 import { RUN_FIELDS } from "./constants.js";
 import { button, clamp, h } from "./dom.js";
+import { STAGE_NAMES } from "./stages.js";
 
 const FAILED = "That did not work in this browser.";
 const RETAINED_MS = 60000; // a browser may read the URL only after the user has chosen a folder
@@ -56,16 +57,17 @@ export function otherText(store, mark) {
 }
 
 /** The page's address with the run, its settings and the selection. */
-function linkTo(store, { shown, shownNode }) {
+function linkTo(store, { at, node, stage }) {
   const { config, prompt, models, method } = store.header;
   const values = { ...config, prompt, model: models.preset, method };
   const run = Object.fromEntries(RUN_FIELDS.map((name) => [name, values[name]]));
-  const fields = { ...run, text: fingerprint(store), step: shown + 1, node: shownNode };
+  const fields = { ...run, text: fingerprint(store), step: at + 1, node, stage: STAGE_NAMES[stage] };
   return `${location.origin}${location.pathname}?${withFields("", fields)}`;
 }
 
 /** The menu Share. `server(event, data)` sends an event; null without a server. */
 export function shareView(store, state, pictures, server) {
+  let scene; // as drawn
   let [focused, silence] = [null, 0]; // what to focus after the next drawing; the timer that ends a message
   const said = h("span.said", { role: "status" });
   const names = { class: "share quiet", ariaHasPopup: "menu", ariaExpanded: false };
@@ -76,7 +78,7 @@ export function shareView(store, state, pictures, server) {
   const menu = h(
     "div.menu",
     { role: "menu", hidden: true, ariaLabel: "Share" },
-    server && item("Copy link", "prompt, settings, step, node", () => copy()),
+    server && item("Copy link", "prompt, settings, step, stage, node", () => copy()),
     server && item("Quiz", "a link that asks where drafts are rejected", () => copy("quiz=1")),
     server && item("Challenge", "a link that asks others to be the drafter of this step", () => copy("draft=1")),
     server && item("Embed", "a frame for other web pages", () => copy("embed=1")),
@@ -112,7 +114,8 @@ export function shareView(store, state, pictures, server) {
     state.set({ menu: open });
   }
 
-  function show(scene) {
+  function show(now) {
+    scene = now;
     menu.hidden = !scene.menu;
     opener.ariaExpanded = scene.menu;
     if (focused) focused.focus();
@@ -150,7 +153,7 @@ export function shareView(store, state, pictures, server) {
   }
 
   async function copy(more = "") {
-    const address = linkTo(store, state) + (more ? `&${more}` : "");
+    const address = linkTo(store, scene) + (more ? `&${more}` : "");
     const link =
       more === "embed=1"
         ? `<iframe src="${address.replace(/&/g, "&amp;")}" width="100%" height="560" loading="lazy" title="D²SD Explorer"></iframe>`

@@ -2,6 +2,7 @@
 // Six stages take 1 each: draft, doubt, re-draft, merge, verify, keep; methods with fewer parts skip some. Before 0, from ALONE on, the
 // large model writes the same tokens one by one.
 
+import { stepStory } from "./explain.js";
 import { afterToken, capital, countInWords, inWords, percent, took } from "./words.js";
 import { clamp, sum } from "./dom.js";
 import { brokenTokens } from "./tree_layout.js";
@@ -184,20 +185,21 @@ export function stage(step, t) {
 export function stageWords(step, at) {
   const { drafted, levels, selected, branches, seconds, nodes, committed } = step;
   const tokens = committed.length;
-  const time = (stage) => (seconds[stage] ? took(step, seconds[stage]) : "");
+  /** What a stage ran, and its time. */
+  const taking = (n, noun, stage, how = "") =>
+    `${capital(countInWords(n, noun))}${how.trimEnd()}${seconds[stage] ? `, ${took(step, seconds[stage])}` : ""}.`;
   const said = (title, more = "") => ({ title, more });
   if (at === 0) {
-    const sure = "Each comes with the drafter’s confidence.";
     if (levels.length)
       return said(
-        `${capital(countInWords(levels.length, "pass"))} grow a tree, level by level.`,
-        "Each pass continues the likeliest paths.",
+        `${capital(countInWords(levels.length, "draft pass"))} grow a tree, level by level.`,
+        "Each continues the likeliest paths.",
       );
-    if (step.passes >= drafted && drafted > 1)
-      return said(`${capital(countInWords(drafted, "token"))} are guessed, one pass for each.`, sure);
-    return drafted > 1
-      ? said(`One pass guesses ${inWords(drafted)} tokens at once.`, sure)
-      : said("One pass guesses a token.", "It comes with the drafter’s confidence.");
+    const inTurn = step.passes >= drafted && drafted > 1;
+    return said(
+      `The drafter guesses ${countInWords(drafted, "token")}${inTurn ? ", one after the other" : drafted > 1 ? " at once" : ""}.`,
+      taking(inTurn ? drafted : 1, "draft pass", "first_draft"),
+    );
   }
   if (at === 1) {
     const more = selected.length > 2 ? ", …" : ".";
@@ -212,13 +214,13 @@ export function stageWords(step, at) {
   if (at === 2) {
     if (branches.every(({ resampled }) => resampled))
       return said(
-        `${capital(inWords(branches.length))} more drafts are drawn from the same pass.`,
-        time("second_draft"),
+        `${capital(inWords(branches.length))} more drafts are drawn from the same draft pass.`,
+        taking(branches.length, "draft", "second_draft"),
       );
     const who = branches.some(({ drafter }) => drafter === "second") ? "A second drafter" : "The drafter";
     const places = new Set(branches.map(({ prefix }) => prefix)).size;
     const from = places > 1 ? `from ${inWords(places)} places` : afterToken(branches[0].prefix);
-    return said(`${who} starts ${from}.`, [capital(batchWords(step)), time("second_draft")].filter(Boolean).join(": "));
+    return said(`${who} starts ${from}.`, taking(branches.length, "draft", "second_draft", ` ${batchWords(step)}`));
   }
   if (at === 3) {
     const all = drafted + sum(branches.map(({ prefix, texts }) => prefix + texts.length));
@@ -232,22 +234,19 @@ export function stageWords(step, at) {
       nodes.size < 2
         ? "The large model reads the latest token."
         : `The large model reads ${step.whole ? nodes.size : "all"} nodes in one pass.`,
-      [
-        time("verify"),
-        step.sampled ? "After each it draws a token: log probability plus noise, the largest sum wins." : "",
-      ]
-        .filter(Boolean)
-        .join(". "),
+      taking(1, "pass", "verify") +
+        (step.sampled ? " After each it draws a token: log probability plus noise, the largest sum wins." : ""),
     );
-  if (tokens === 1) return said(nodes.size < 2 ? "One token in one pass." : "One token: no gain this time.");
+  const { title } = stepStory(step);
+  if (tokens === 1) return said(title);
   return said(
-    `${capital(inWords(tokens))} tokens in one pass.`,
+    title,
     step.sampled
       ? "A guess is accepted if it is the token that was drawn: so the text is the large model’s own."
       : `One by one, they would take ${countInWords(tokens, "pass")}.`,
   );
 }
 
-/** How the second drafts are written: "in one batch", or "in turn" if they continue each other; "" for a single one. */
+/** How the second drafts are written: "at once", or "in turn" if they continue each other; "" for a single one. */
 export const batchWords = ({ branches }) =>
-  branches.some(({ base }) => base > 0) ? "in turn" : branches.length > 1 ? "in one batch" : "";
+  branches.some(({ base }) => base > 0) ? "in turn" : branches.length > 1 ? "at once" : "";

@@ -1,5 +1,5 @@
 // Traces as a standalone HTML file: the viewer reads the page's data block, and the theme follows the system. The address holds the
-// selection: #run=2&step=10&node=7&chapter=4&quiz=1&draft=1&embed=1&theme=dark, counted from 1 (nodes: 0 is the anchor).
+// selection: #run=2&step=10&node=7&stage=doubt&present=1&chapter=4&quiz=1&draft=1&embed=1&theme=dark, counted from 1 (nodes: 0 is the anchor).
 
 import { NO_GAME, readAddress, withFields } from "./address.js";
 import { button, emit, h } from "./dom.js";
@@ -143,10 +143,11 @@ function showPage(runs, startTour, options) {
     rewrite({ ...NO_GAME, ...(on ? { [name]: 1 } : {}) });
     showChoices();
   });
-  element.addEventListener("explorer:selected", ({ detail: { step, node } }) => {
+  element.addEventListener("explorer:selected", ({ detail: { step, node, stage, present } }) => {
+    rewrite({ stage, present });
     if (step === null && !pinned) return;
     pinned = step !== null;
-    rewrite({ step: pinned ? step + 1 : "", node: node ?? "" });
+    rewrite({ step: pinned ? step + 1 : "", node });
     showChoices();
   });
   addEventListener("hashchange", follow);

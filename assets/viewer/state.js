@@ -14,6 +14,7 @@ const OF_STEP = {
   held: null, // node after which a cut branch was opened
   seed: null, // of the random numbers with which the step is drawn again; null: as recorded
   digits: "", // typed in the quiz
+  votes: [], // of the class in the quiz: places, in the order in which they were counted
   typed: "", // words in the field of “Be the drafter”
   top: null, // scroll position of the text; null: the shown step is scrolled into view
   first: null, // first bar in view; null: as above
@@ -46,7 +47,8 @@ const OF_RUN = {
 const LASTING = {
   widened: false, // whether every token is readable on a narrow screen
   zoom: null, // scale and position of the tree, and the block size for which they hold; null: fitted
-  present: false,
+  present: false, // whether text, sentence and drawing fill the window
+  hands: false, // whether the quiz counts votes
   facts: false, // whether Details, Find, the menu *Share* and *Words & keys* are open
   finder: false,
   menu: false,
@@ -114,10 +116,12 @@ export class State {
     this.choose({ pinned, node, previewed: null, wanted: null, mark: "" }, kept);
   }
 
-  /** Esc: releases the node first, then the step. */
+  /** Esc: releases the node first, then closes Details, then releases the step. */
   release() {
-    if (this.now.node !== null && this.now.pinned !== null) this.set({ node: null });
-    else this.unpin(this.now.resting);
+    const { node, pinned, facts, resting } = this.now;
+    if (node !== null && pinned !== null) this.set({ node: null });
+    else if (facts) this.set({ facts: false });
+    else this.unpin(resting);
   }
 
   follow() {
@@ -130,8 +134,10 @@ export class State {
     this.choose({ resting: stays, pinned: null, previewed: null, node: null });
   }
 
+  /** Previews a step, but none in a game: what it hides depends on the step. */
   preview(step, kept = {}) {
-    if (step !== this.now.previewed) this.set({ previewed: step, ...kept });
+    const previewed = this.now.game ? null : step;
+    if (previewed !== this.now.previewed) this.set({ previewed, ...kept });
   }
 
   move(by) {
@@ -143,6 +149,11 @@ export class State {
     const whole = place >= stagesOf(this.store.step(this.chosen)).length;
     const pinned = this.store.live ? this.chosen : this.now.pinned;
     this.set({ pinned, place: whole ? null : place, playing: playing && !whole, until });
+  }
+
+  /** Begins or ends the present view, which has its own scale. */
+  showPresent(present) {
+    this.set({ present, zoom: null });
   }
 
   /** Draws whole branches, or cuts those that were not accepted; the browser remembers the choice. */

@@ -2,13 +2,25 @@
 // types, bounds and references are valid.
 
 import { readWork } from "./machine.js";
+import { quoted } from "./words.js";
 
 export const BONUS = "bonus"; // id of the bonus token, which is no node of the tree
 /** The fields of every bonus token. */
 export const BONUS_NODE = { id: BONUS, proposer: "target", state: "bonus", candidates: [] };
 
-/** A node, or the bonus token, of a step. */
-export const nodeOf = (step, id) => (id === BONUS ? step.bonus : step.nodes.get(id));
+/** A node of a step, its bonus token, or a token of the user's draft (`yours`). */
+export const nodeOf = (step, id) => (id === BONUS ? step.bonus : (step.nodes.get(id) ?? step.yours?.nodes.get(id)));
+
+/** The tokens of a draft that the user typed, as nodes by id; their `name` says whose they are, and their fate. */
+export const typedNodes = ({ tokens, accepted, wanted }) =>
+  new Map(
+    tokens.map(({ text, p }, at) => {
+      const state = at < accepted ? "accepted" : at === accepted && wanted !== null ? "rejected" : "unreached";
+      const name = `you: ${quoted(text.replace(/^ (?=\S)/, ""))}, ${state === "unreached" ? "not reached" : state}`;
+      const [parent, id] = [at ? `you ${at}` : 0, `you ${at + 1}`];
+      return [id, { id, parent, depth: at + 1, text, p, state, name, proposer: "yours", candidates: [] }];
+    }),
+  );
 
 const readTop = (top) => top.slice(0, 5).map(({ id, text, probability }) => ({ id, text, p: probability }));
 const readDraft = (draft) => draft && { ...draft, alternatives: draft.alternatives.map(readTop) };

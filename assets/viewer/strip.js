@@ -3,6 +3,7 @@
 
 import { clamp, h, s } from "./dom.js";
 import { boundaryWords, fateOf, inTree, levelWords } from "./explain.js";
+import { counted } from "./quiz.js";
 import { NARROW } from "./tree.js";
 import { capital, count, joined, ordinal, afterToken, probability, quoted, share, visible } from "./words.js";
 
@@ -14,8 +15,8 @@ export const BANDS = {
 
 const VALUE = 36; // pixels: width of a number under a triangle
 const TITLED = 92; // pixels: width of the titles at the left
-const FREE = 4; // pixels at the left without a number
-const INVITED = 170; // pixels: width of the invitation at the right
+const NUMBERED = 18; // pixels above a full bar, for its per cent and for the number of its position
+const INVITED = 190; // pixels: width of the invitation at the right
 const CLOSED = "the draft ends the text here";
 const TITLES = [
   ["How sure the", "drafter was"],
@@ -43,7 +44,8 @@ const titlesOf = (titles, strong = 1) =>
 export function stripView(host, tree, viewport, tooltip) {
   let step = null;
   let drawn = []; // what the latest drawing depends on
-  let narrow, band, scale; // scale: the strip grows less than the tree, so that both fit while presenting
+  let narrow, band, scale;
+  let votes = null; // places that the class voted for, null if none are counted
   const svg = s("svg", { role: "img", ariaLabel: SURE, width: "100%", height: "100%" });
   host.append(svg);
   host.addEventListener("pointermove", point);
@@ -59,8 +61,9 @@ export function stripView(host, tree, viewport, tooltip) {
     placed() {},
   };
 
-  function show({ step: shown, fresh, secret }) {
-    const now = [shown, fresh, tree.columns, viewport.k, viewport.x];
+  function show({ step: shown, fresh, secret, hands, votes: cast }) {
+    votes = secret && hands ? cast : null;
+    const now = [shown, fresh, votes, tree.columns, viewport.k, viewport.x];
     if (now.every((value, at) => value === drawn[at])) return;
     [step, drawn] = [shown, now];
     place();
@@ -70,7 +73,7 @@ export function stripView(host, tree, viewport, tooltip) {
   function summary() {
     const { selected, levels } = step;
     if (levels.length)
-      return `${levelWords(step)} ${levels.map((l, at) => `Level ${at + 1}: ${inTree(l)} of ${l.best.length} kept nodes are in the tree.`).join(" ")}`;
+      return `${levelWords(step)} ${levels.map((l, at) => `Level ${at + 1}: ${inTree(l)} of ${l.best.length} continued nodes are in the tree.`).join(" ")}`;
     const named = step.random ? "Places drawn at random" : "Expected to break, likeliest first";
     const expected = selected.length ? `${named}: ${joined(selected.map((kept) => afterToken(kept)))}. ` : "";
     return `${SURE}. ${expected}${boundaryWords(step)}`;
@@ -82,7 +85,7 @@ export function stripView(host, tree, viewport, tooltip) {
   function place() {
     narrow = viewport.size.width < NARROW;
     band = narrow ? BANDS.narrow : BANDS.wide;
-    scale = 1 + 0.7 * (tree.larger - 1);
+    scale = tree.larger;
     host.classList.toggle("narrow", narrow);
     const top = band.bars[1] + 2;
     strip.placed(step, top * scale, (band.height - top) * scale);
@@ -94,7 +97,14 @@ export function stripView(host, tree, viewport, tooltip) {
     if (step.levels.length) return [drawAxis(), drawLevels(), drawLevelTitles()];
     if (!step.draft) return [s("text.none", { x: "50%", y: 23 }, "Nothing was drafted in this step.")];
     const broke = step.boundary === null ? "" : drawBoundary();
-    return [drawAxis(), broke, drawBars(), step.posterior.length ? drawMarks() : "", drawTitles()];
+    return [
+      drawAxis(),
+      broke,
+      drawBars(),
+      step.posterior.length ? drawMarks() : "",
+      votes ? drawVotes() : "",
+      drawTitles(),
+    ];
   }
 
   /** For every level, the nodes that the next pass continued, by path probability; hollow circles: nodes that were not verified. */
@@ -137,13 +147,16 @@ export function stripView(host, tree, viewport, tooltip) {
 
   /** Numbers of the positions, for the quiz. */
   function drawAxis() {
-    const depths = [...Array(step.columns).keys()].filter((depth) => xOf(depth) > FREE && readable(depth));
-    return s("g.axis", {}, ...depths.map((depth) => s("text", { x: xOf(depth), y: 11 }, depth)));
+    const depths = [...Array(step.drafted + 2).keys()].filter((depth) => depth && widthOf(depth) >= 18);
+    const name = (depth) => (depth > step.drafted ? "none" : depth);
+    return s("g.axis", {}, ...depths.map((depth) => s("text", { x: xOf(depth), y: 11 }, name(depth))));
   }
 
-  /** Whether to number a column: if the number fits, or else every fourth column, unless columns are slim. */
-  function readable(depth) {
-    return widthOf(depth) >= 18 || (!tree.columns.slim && depth % 4 === 0);
+  /** The number of votes for each place, in the quiz. */
+  function drawVotes() {
+    const y = band.values;
+    const numbers = counted(votes).map(([place, hands]) => s("text", { x: xOf(place), y }, hands));
+    return s("g.votes", {}, ...numbers, titlesOf([["Hands", y]]));
   }
 
   function drawBars() {
@@ -153,7 +166,7 @@ export function stripView(host, tree, viewport, tooltip) {
     step.draft.confidence.forEach((c, j) => {
       const k = j + 1;
       const state = fateOf(step, k);
-      const height = Math.max(1, c * (bottom - top - 14));
+      const height = Math.max(1, c * (bottom - top - NUMBERED));
       const x = xOf(k);
       const w = clamp(widthOf(k) * 0.6, 3, 48);
       const column = s("g.column", { "data-depth": k });
@@ -175,7 +188,7 @@ export function stripView(host, tree, viewport, tooltip) {
       if (j < step.trained.length)
         column.append(
           s("path.trained", {
-            d: `M${x.toFixed(1)} ${(bottom - step.trained[j] * (bottom - top - 14) - 4.5).toFixed(1)}l4.5 4.5l-4.5 4.5l-4.5-4.5Z`,
+            d: `M${x.toFixed(1)} ${(bottom - step.trained[j] * (bottom - top - NUMBERED) - 4.5).toFixed(1)}l4.5 4.5l-4.5 4.5l-4.5-4.5Z`,
           }),
         ); // the confidence head's value, on the same scale
     });
@@ -208,7 +221,7 @@ export function stripView(host, tree, viewport, tooltip) {
     });
     const end = xOf(step.posterior.length + 0.5);
     if (!narrow && step.closed === null && !xs.some((x) => x > end - INVITED))
-      group.append(s("text.invitation", { x: end, y: band.values }, "click a place: what if?"));
+      group.append(s("text.invitation", { x: end, y: band.values }, "click a place to re-draft there"));
     return group;
   }
 
@@ -260,11 +273,11 @@ export function stripView(host, tree, viewport, tooltip) {
     return h(
       "div",
       {},
-      h("b", {}, `Level ${number}: pass ${number} of the drafter`),
+      h("b", {}, `Level ${number}: draft pass ${number}`),
       h(
         "p",
         {},
-        `${count(level.scored, "candidate")} scored by the probability of the whole path. The next pass continues the best ${level.best.length}:`,
+        `${count(level.scored, "candidate")} scored by the probability of the whole path. The next one continues the best ${level.best.length}:`,
       ),
       h("ol", {}, ...level.best.slice(0, 6).map(row)),
     );
@@ -307,11 +320,11 @@ export function stripView(host, tree, viewport, tooltip) {
           ? "Drawn at random: a second draft started here."
           : `${capital(`${rank ? `${ordinal(rank + 1)} ` : ""}likeliest`)} place: a second draft started here.`,
       i === boundary ? "The first draft did break here." : "",
-      "Click: what if a second draft had started here?",
+      "Click to re-draft here.",
     ];
     const title = last ? `all = ${probability(full, 4)}` : `r(${i}) = ${probability(posterior[i], 4)}`;
     const meaning = last
-      ? "Estimated probability that the whole first draft is right."
+      ? "Estimated probability that the whole first draft is accepted."
       : `Estimated probability that the first draft breaks ${afterToken(i)}.`;
     return h("div", {}, h("b", {}, title), h("p", {}, [meaning, ...notes].filter(Boolean).join(" ")));
   }

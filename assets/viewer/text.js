@@ -107,7 +107,7 @@ export function textView(host, store, state) {
       const high = parseFloat(getComputedStyle(host).lineHeight);
       const box = token.getClientRects()[0] ?? token.getBoundingClientRect();
       const above = (box.top + box.bottom) / 2 - host.getBoundingClientRect().top + host.scrollTop;
-      top = (Math.floor(above / high) - (host.clientHeight < FEW_LINES * high ? 0 : 1)) * high;
+      top = (Math.floor(above / high) - (host.clientHeight + 1 < FEW_LINES * high ? 0 : 1)) * high;
     }
     if (top !== null) host.scrollTop = top;
     scrolled = host.scrollTop;

@@ -207,7 +207,8 @@ function fitted(pen, words, room) {
 const SURE = 0.8;
 const MOST = 10;
 
-/** Filters for steps: a name, and a `test` of a summary, or its `size` if the largest are sought. */
+/** Filters for steps: a name, and a `test` of a summary, or its `size` if the `most` largest are sought (given the mean of written
+ *  tokens). */
 const FILTERS = {
   any: { name: "any step" },
   ...Object.fromEntries(
@@ -218,6 +219,7 @@ const FILTERS = {
     name: `rejected though sure (c ≥ ${probability(SURE)})`,
     test: ({ sureOfWrong }) => sureOfWrong !== null && sureOfWrong >= SURE,
   },
+  typical: { name: "a typical step", size: ({ total }, mean) => -Math.abs(total - mean), most: 1 },
   longest: { name: `the ${MOST} longest`, size: ({ total }) => total },
   slowest: { name: `the ${MOST} slowest`, size: ({ seconds }) => sum(seconds) },
 };
@@ -227,11 +229,12 @@ export const where = (summaries, test) => [...summaries.keys()].filter((at) => t
 
 /** Indices of the steps that match a filter, null for all. */
 export function foundBy(filter, summaries) {
-  const { test, size } = FILTERS[filter];
+  const { test, size, most = MOST } = FILTERS[filter];
   if (test) return where(summaries, test);
   if (!size) return null;
-  const sizes = summaries.map(size);
-  const largest = [...sizes.keys()].sort((a, b) => sizes[b] - sizes[a] || a - b).slice(0, MOST);
+  const mean = sum(summaries.map(({ total }) => total)) / summaries.length;
+  const sizes = summaries.map((summary) => size(summary, mean));
+  const largest = [...sizes.keys()].sort((a, b) => sizes[b] - sizes[a] || a - b).slice(0, most);
   return largest.sort((a, b) => a - b);
 }
 

@@ -1,7 +1,7 @@
 // Draws the draft tree of the shown step. x is the position in the block; lanes come from tree_layout.js, labels and the distances of
 // lanes from tree_labels.js.
 
-import { BONUS, nodeOf } from "./step.js";
+import { BONUS, nodeOf, typedNodes } from "./step.js";
 import {
   Columns,
   WORDLESS,
@@ -13,7 +13,7 @@ import {
   nextNode,
   nodesOf,
 } from "./tree_layout.js";
-import { BYTES, PADDING, PILL, columnNeeds, edgePath, fitLabel, measure, nodeShape } from "./tree_shapes.js";
+import { BYTES, PADDING, PILL, columnNeeds, edgePath, fitLabel, hatching, measure, nodeShape } from "./tree_shapes.js";
 import { AIR, BELOW, BROKE_HEIGHT, clearOf, labelsOf, laneRows } from "./tree_labels.js";
 import { nodeCard } from "./details.js";
 import { draftOf } from "./stages.js";
@@ -21,32 +21,37 @@ import { button, clamp, s, sum } from "./dom.js";
 import { CAPTION, MARGIN, NODE_FONT } from "./viewport.js";
 
 const DOT = 8; // pixels: size of a token in a column without room for its word
+const LEAST_CUT = 3; // characters of a cut word, with its dots; shorter ones say nothing
 const STUB = 16; // pixels: length of the line at the cut of a branch
 const PITCH = PILL + 8; // pixels between the rows of an opened branch
 const LINGER = 200; // ms for which a branch stays open after the pointer has left
 
+const yoursOf = ({ yours }) => (yours ? [...yours.nodes.values()] : []);
+
 /** Three maps by node: its word, its font size, and the width of its shape. */
 function nodeWords(step, columns, padding, family) {
   const [words, sizes, widths] = [new Map(), new Map(), new Map()];
-  const put = (id, depth, value, bold, around) => {
+  // `closer`: whether words may use the room around them: the columns are not made for them
+  const put = (id, depth, value, bold, around, closer = false) => {
     const column = columns.width(depth);
-    const fitted = fitLabel(value, column - padding.gap - around, bold, family, columns.slim);
-    const blank = columns.slim && (column < WORDLESS || fitted.width + around > column - 1);
+    const spared = closer ? PADDING.tight.gap + PADDING.tight.node : padding.gap + around;
+    const fitted = fitLabel(value, column - spared, bold, family, closer || columns.slim);
+    const cut = fitted.words.endsWith("…") && !value.endsWith("…") && fitted.words.length <= LEAST_CUT;
+    const blank = cut || column < WORDLESS || fitted.width + around > column - 1;
     words.set(id, blank ? "" : fitted.words);
     sizes.set(id, fitted.size);
     const least = fitted.words === BYTES ? 22 : padding.least;
-    widths.set(id, blank ? Math.min(DOT, column - 1) : Math.max(least, Math.ceil(fitted.width) + around));
+    const width = Math.max(least, Math.ceil(fitted.width) + around);
+    widths.set(id, blank ? Math.min(DOT, column - 1) : closer ? Math.min(width, column - PADDING.tight.gap) : width);
   };
-  for (const node of [...step.nodes.values(), ...step.left])
-    put(node.id, node.depth, node.text, node.state === "accepted", padding.node);
+  for (const node of [...step.nodes.values(), ...step.left, ...yoursOf(step)])
+    put(node.id, node.depth, node.text, node.state === "accepted", padding.node, node.proposer === "yours");
   if (step.bonus) put(BONUS, step.bonus.depth, step.bonus.text, true, padding.target);
   return { words, sizes, widths };
 }
 
-const LEAD = { wide: 128, close: 120 }; // pixels: width of the first column, above the titles of the strip
+const LEAD = { wide: 128, close: 124 }; // pixels: width of the first column, above the titles of the strip
 export const NARROW = 640; // pixels: narrower views show all columns
-
-const LARGE = 2; // scale while presenting
 
 /** Draws the tree of the shown step. `page`: the element for the svg, and the buttons for its size; `viewport`: its zoom and pan. */
 export function treeView(page, state, tooltip, viewport) {
@@ -81,15 +86,15 @@ export function treeView(page, state, tooltip, viewport) {
 
   /** `secret`: whether the outcome of the step is hidden; then no branch is cut. `moving`: whether the animation opens the branches. */
   function show(now) {
-    const { fresh, whole, secret, widened, present, node, summary } = (scene = now);
+    const { fresh, whole, secret, widened, present, node, yours, summary } = (scene = now);
     svg.ariaLabel = summary || "Draft tree";
     wholeSwitch.ariaPressed = whole;
     narrow = viewport.size.width < NARROW && !widened;
-    const needed = [now.step, fresh, whole || secret, widened, present, narrow ? node : null];
+    const needed = [now.step, yours, fresh, whole || secret, widened, present, narrow ? node : null];
     const same = needed.every((value, at) => value === drawn[at]);
     if (!same) {
-      step = now.step;
-      drawStep(!whole && !secret, present ? LARGE : 1);
+      step = yours ? { ...now.step, yours: { ...yours, nodes: typedNodes(yours) } } : now.step;
+      drawStep(!whole && !secret);
     }
     if (!step || !viewport.size.width) return;
     if (!same || now.zoom !== zoom) viewport.place(extent(), now.zoom, widened);
@@ -103,18 +108,19 @@ export function treeView(page, state, tooltip, viewport) {
     mark();
   }
 
-  function drawStep(cut, scale) {
+  function drawStep(cut) {
     layout = null;
     tooltip.hide();
     const { width, height } = viewport.size;
     if (!step) world.replaceChildren();
     if (!step || !width) return;
-    larger = scale;
+    ({ larger } = scene);
     across = (width - MARGIN.left - MARGIN.right) / larger;
     room = (height - MARGIN.top - MARGIN.bottom) / larger;
     family ??= getComputedStyle(host).fontFamily; // once, because reading it forces a layout
     const main = chainsOf(step, cut);
-    const shown = new Set(nodesOf(main).map(({ id }) => id));
+    // a presented step is played, so the branches that end up cut must be readable too
+    const shown = new Set(scene.present && !narrow ? step.nodes.keys() : nodesOf(main).map(({ id }) => id));
     let chosen = null; // a token that must be readable
     const needs = (padding, size, also) =>
       columnNeeds(step, { size, family }, padding, ({ id }) => also || shown.has(id) || id === chosen);
@@ -125,7 +131,7 @@ export function treeView(page, state, tooltip, viewport) {
       columns = new Columns(
         step.columns,
         across,
-        narrow,
+        narrow || scene.present,
         columnsThatMatter(step, chosen),
         needs(padding, narrow ? CAPTION : NODE_FONT, false),
         needs(padding, NODE_FONT, !narrow),
@@ -144,6 +150,7 @@ export function treeView(page, state, tooltip, viewport) {
       main,
       (some) => rowsOf(some).bottom - rowsOf(some).top <= room,
       (more) => columns.depth(moreX(more.at) + small(moreWords(more)) + AIR) - 0.5,
+      yoursOf(step),
     );
     branches = new Map();
     for (const { at, chain } of layout.more.values())
@@ -169,9 +176,9 @@ export function treeView(page, state, tooltip, viewport) {
   function draw() {
     const [edges, strong] = ["edges", "edges strong"].map((name) => s("g", { class: name }));
     const [nodes, labels] = ["nodes", "labels"].map((name) => s("g", { class: name }));
-    const shown = [...step.nodes.values()].filter((node) => layout.lanes.has(node.id));
+    const shown = [...yoursOf(step), ...step.nodes.values()].filter((node) => layout.lanes.has(node.id));
     for (const node of shown) nodes.append(drawNode(node));
-    for (const node of shown) if (node.parent >= 0) (node.state === "accepted" ? strong : edges).append(drawEdge(node));
+    for (const node of shown) if (node.depth) (node.state === "accepted" ? strong : edges).append(drawEdge(node));
     if (layout.lanes.has(BONUS)) {
       const draft = draftOf(step.nodes.get(step.bonus.parent));
       nodes.append(nodeGroup({ ...step.bonus, kind: "target", draft }));
@@ -193,10 +200,15 @@ export function treeView(page, state, tooltip, viewport) {
     first,
     at,
     stub,
+    chip,
     ...label
   }) {
     const named = first && { "data-draft": draftOf(first), "data-at": first.id };
     const text = s("text", { class: kind, x, y: y + down, ...named }, ...label.words);
+    if (chip) {
+      const box = { x: x + label.width - small(chip), y: y + down - 14, width: small(chip), height: 18, rx: 3 };
+      return s("g.ghost", {}, s("rect", box), text);
+    }
     if (!stub) return text;
     const area = s("rect", { x: x - stubWidth(), y: y + down - 20, width: label.width + stubWidth(), height: 30 });
     return s("g.more", { "data-branch": at }, s("path.edge", { d: stub(y) }), area, text);
@@ -230,7 +242,7 @@ export function treeView(page, state, tooltip, viewport) {
   }
 
   function extent() {
-    const ids = [0, ...step.accepted, BONUS].filter((id) => layout.lanes.has(id));
+    const ids = [0, ...yoursOf(step).map(({ id }) => id), ...step.accepted, BONUS].filter((id) => layout.lanes.has(id));
     const ys = ids.map(yOf);
     const deepest = step.bonus ? step.bonus.depth : Math.max(0, ...step.accepted.map((id) => step.nodes.get(id).depth));
     const left = xOf(-0.5);
@@ -278,6 +290,7 @@ export function treeView(page, state, tooltip, viewport) {
         "data-branch": branches.get(id),
       },
       nodeShape(kind, widths.get(id), text ? PILL : DOT),
+      kind === "yours" && hatching(widths.get(id), text ? PILL : DOT),
       s("text", { class: `label${sizes.get(id) === CAPTION ? " low" : ""}`, y: 5.5 }, text),
       ...parts,
     );
@@ -286,7 +299,7 @@ export function treeView(page, state, tooltip, viewport) {
   /** The line to a node from its parent; `y(id)`: y of a node. */
   function drawEdge(node, y = yOf) {
     const { id, parent, depth, proposer } = node;
-    const from = step.nodes.get(parent);
+    const from = nodeOf(step, parent);
     const x1 = xOf(from.depth) + widths.get(parent) / 2;
     const x2 = xOf(depth) - widths.get(id) / 2;
     return s("path", {
@@ -335,7 +348,7 @@ export function treeView(page, state, tooltip, viewport) {
     const away = layout.lanes.get(at) < 0 ? -1 : 1;
     const side = free[away] < high * k + PILL && free[-away] > free[away] ? -away : away;
     const hidden = [...lanes.keys()].filter((id) => !layout.lanes.has(id)).map((id) => step.nodes.get(id));
-    const under = side > 0 && [...lanes.keys()].some((id) => broken.get(id)) ? BELOW[1] - BELOW[0] : 0; // room for “wanted …”
+    const under = side > 0 && [...lanes.keys()].some((id) => broken.get(id)) ? BELOW[1] - BELOW[0] : 0; // room for “instead …”
     const spans = new Map(); // by y: the first and the last depth
     for (const { id, depth } of hidden) {
       const lane = lanes.get(id);
@@ -371,7 +384,7 @@ export function treeView(page, state, tooltip, viewport) {
 
   function idOf(group) {
     const { node } = group.dataset;
-    return node === BONUS ? node : Number(node);
+    return step.nodes.has(Number(node)) ? Number(node) : node;
   }
 
   function neighbour(node, direction) {
@@ -385,7 +398,7 @@ export function treeView(page, state, tooltip, viewport) {
 
   function reveal(node) {
     const target = nodeOf(step, node);
-    if (target && layout && has(node)) viewport.reveal(xOf(target.depth), yOf(node));
+    if (target && layout && has(node) && !scene.present) viewport.reveal(xOf(target.depth), yOf(node));
   }
 
   function point(at) {
@@ -410,13 +423,13 @@ export function treeView(page, state, tooltip, viewport) {
       return state.set({ held: at === scene.held || Number.isNaN(at) ? null : at });
     }
     if (tree.answered(Number(group.dataset.depth))) return;
-    state.pin(step.index, idOf(group));
-    // touch has no hover, and the details are far away
-    if (event.pointerType === "touch") tooltip.show(nodeCard(step, idOf(group)), event);
+    const id = idOf(group);
+    tooltip.hide(); // the details show the selected node
+    state.pin(step.index, step.yours?.nodes.has(id) ? null : id);
   });
 
   const tree = {
-    uses: ["step", "fresh", "whole", "secret", "widened", "present", "zoom", "node", "held", "moving"],
+    uses: ["step", "yours", "fresh", "whole", "secret", "widened", "present", "zoom", "node", "held", "moving"],
     show,
     host,
     viewport,

@@ -4,10 +4,12 @@ import { BONUS, nodeOf } from "./step.js";
 import { draftsThrough } from "./explain.js";
 import { best, clamp, s } from "./dom.js";
 import { PILL } from "./tree_shapes.js";
+import { chosenWords } from "./tree_layout.js";
 import { share } from "./words.js";
 
 export const AIR = 6; // pixels between words and lines
 const BROKE = "it broke here";
+const FIRST_BROKE = "the first draft broke here"; // beside the user's own draft
 export const BROKE_HEIGHT = 26; // pixels for BROKE above all lanes
 const OWN = "the large model’s own";
 // zones for words: top and bottom, relative to the middle of a lane
@@ -32,7 +34,7 @@ export function chainLabel({ step, columns, widths, small }, chain, lines) {
   const other = draft && !draft.resampled ? (draft.base > 0 ? "third draft" : "second draft") : "another draft";
   const full = draft?.prefix === at.depth - 1 ? `${other} from here` : `${other} started earlier`;
   const names = main ? ["first draft", ""] : draft ? [full, other, ""] : ["another guess", ""];
-  const brought = won ? `${won} ${step.sampled ? "drawn" : "right"}` : "";
+  const brought = won ? `${won} accepted` : "";
   const [left, right] = [columns.x(-0.5), columns.x(step.columns - 0.5)];
   const first = columns.x(at.depth) - widths.get(at.id) / 2;
   for (const name of names) {
@@ -152,10 +154,19 @@ export function labelsOf(tree, layout) {
       words: [name.name, s("tspan.brought", {}, name.brought)],
     });
   }
-  for (const [id, count] of unreadAfter(step)) {
+  const { yours } = step;
+  const own = yours ? [...yours.nodes.values()] : [];
+  if (yours) {
+    const [{ id }] = own;
+    const left = columns.x(1) - widths.get(id) / 2;
+    const words = `your draft${yours.accepted ? `, ${yours.accepted} accepted` : ""}`;
+    beside(id, { kind: `ghost yours${yours.accepted ? " won" : ""}`, of: id }, [[words, ABOVE, left, start, end]]);
+  }
+  const notes = [...unreadAfter(step)].map(([id, count]) => [id, `${count} not read`]);
+  if (yours?.cut) notes.push([own.at(-1).id, `+ ${yours.cut} more`]);
+  for (const [id, words] of notes) {
     if (!layout.lanes.has(id) || layout.more.has(id)) continue;
     const [x, w] = [columns.x(nodeOf(step, id).depth), widths.get(id)];
-    const words = `${count} not read`;
     beside(id, { kind: "ghost unread", of: id }, [
       [words, BESIDE, x + w / 2 + AIR],
       ...[BELOW, ABOVE].map((zone) => [words, zone, x - w / 2, x - w / 2 - 60, x + 60]),
@@ -176,14 +187,17 @@ export function labelsOf(tree, layout) {
     const [words, x] = [share(p), columns.x(depth)];
     beside(id, { kind: "ghost odds", of: id }, [[words, BELOW, x - small(words) / 2]]);
   }
-  for (const [id, wanted] of tree.broken) {
-    if (!wanted || !layout.lanes.has(id)) continue;
+  const missed = own.filter(({ state }) => state === "rejected").map(({ id }) => [id, chosenWords(yours.wanted)]);
+  for (const [id, token] of [...tree.broken, ...missed]) {
+    if (!token || !layout.lanes.has(id)) continue;
     const left = columns.x(nodeOf(step, id).depth) - widths.get(id) / 2;
-    const said = [`${step.sampled ? "drawn" : "wanted"} ${wanted}`, wanted];
+    const chip = `\u2004${token}\u2004`; // spaces that SVG does not trim
     beside(
       id,
-      { kind: "ghost", of: id },
-      said.flatMap((words) => [BELOW, ABOVE].map((zone) => [words, zone, left, left - 60, left + 40])),
+      { kind: "under", of: id, chip },
+      [`instead ${chip}`, chip].flatMap((words) =>
+        [BELOW, ABOVE].map((zone) => [words, zone, left, left - 60, left + 40]),
+      ),
     );
   }
   for (const { at, count } of more.filter((one) => goesOn.has(one.at))) {
@@ -204,13 +218,14 @@ export function labelsOf(tree, layout) {
     ]);
   }
   for (const line of tree.broke) {
-    const half = small(BROKE, true) / 2;
+    const words = yours ? FIRST_BROKE : BROKE;
+    const half = small(words, true) / 2;
     labels.push({
       lane: null,
       x: clamp(line, start + half, end - half),
       down: 14,
       kind: "boundary",
-      words: [BROKE],
+      words: [words],
     });
   }
   return { items, labels };

@@ -2,7 +2,7 @@
 
 import { BONUS, nodeOf } from "./step.js";
 import { best, clamp, sum } from "./dom.js";
-import { quoted } from "./words.js";
+import { visible } from "./words.js";
 
 const MOST_CHAINS = 64; // more never fit on a screen
 const SHOWN = 2; // tokens shown of a branch that was not accepted
@@ -50,27 +50,28 @@ export const nodesOf = (chain) => [...chain.nodes, ...chain.subs.flatMap(nodesOf
  *
  * If a layout does not `fit`, the chains with the least drafter probability are left out, but never the accepted path. `more` of the result
  * lists the hidden nodes by the node before them: the rest of a cut chain, or whole chains. `reach(more)`: depth up to which a cut chain
- * needs its lane, for the words “+ n more”.
+ * needs its lane, for the words “+ n more”. `above`: nodes in a lane of their own, above all others.
  */
-export function layoutTree(main, fits = null, reach = () => 0) {
+export function layoutTree(main, fits = null, reach = () => 0, above = []) {
   const order = byWorth(main);
+  const arranged = (most) => arrange(main, order, most, above);
   const widen = (chain) => {
     if (chain.more) chain.end = Math.max(chain.end, reach(chain.more));
     chain.subs.forEach(widen);
   };
   widen(main);
-  if (!fits) return arrange(main, order, order.length);
+  if (!fits) return arranged(order.length);
   let least = order.filter((chain) => chain.needed).length;
   let most = clamp(order.length, least, MOST_CHAINS);
-  const whole = arrange(main, order, most);
+  const whole = arranged(most);
   if (fits(whole)) return whole;
   // binary search for the largest number of chains that fits
   while (least < most) {
     const middle = Math.ceil((least + most) / 2);
-    if (fits(arrange(main, order, middle))) least = middle;
+    if (fits(arranged(middle))) least = middle;
     else most = middle - 1;
   }
-  return arrange(main, order, least); // again, because chains store the lane of the latest layout
+  return arranged(least); // again, because chains store the lane of the latest layout
 }
 
 /** All chains except the main one: first those that must be shown, then by drafter probability. */
@@ -90,8 +91,8 @@ function byWorth(main) {
   return order.sort((a, b) => b.needed - a.needed || b.worth - a.worth);
 }
 
-/** The layout with the first `most` chains of `order`. */
-function arrange(main, order, most) {
+/** The layout with the first `most` chains of `order`, and the nodes `above` them. */
+function arrange(main, order, most, above) {
   const shown = new Set([main, ...order.slice(0, most)]);
   const lanes = new Map();
   const chains = [];
@@ -119,7 +120,10 @@ function arrange(main, order, most) {
       more.set(at, { at, count: count + sizeOf(sub), branches: branches + endsOf(sub), chain: left });
     }
   }
-  return { lanes, chains, more, low: Math.min(...lanes.values()), high: Math.max(...lanes.values()) };
+  const high = Math.max(...lanes.values());
+  const top = Math.min(...lanes.values()) - 1;
+  for (const { id } of above) lanes.set(id, top);
+  return { lanes, chains, more, low: Math.min(...lanes.values()), high };
 }
 
 /** The lanes of the hidden nodes after a node, by node, relative to the lane of that node. */
@@ -234,7 +238,10 @@ export function columnsThatMatter(step, node) {
   return [...chosen, 0, ...wrong.slice(0, 1), end, ...wrong.slice(1), 1, deepest, ...path, 2, 3];
 }
 
-/** The important rejected tokens, by node: the first draft's token at the boundary, with the token that the target wanted there; and the
+/** The token that the target chose, for a label. */
+export const chosenWords = (text) => visible(text.replace(/^ (?=\S)/, ""), 12);
+
+/** The important rejected tokens, by node: the first draft's token at the boundary, with the token that the target chose there; and the
  *  rejected token after the accepted path, with "" because the bonus token stands beside it. */
 export function brokenTokens(step) {
   const last = step.accepted.at(-1) ?? 0;
@@ -250,8 +257,7 @@ export function brokenTokens(step) {
   const ofFirstDraft = rejected.find(({ candidates }) => candidates.includes(0));
   const broken = new Map(behind && (!ofFirstDraft || ofFirstDraft.parent !== last) ? [[behind.id, ""]] : []);
   if (!ofFirstDraft) return broken;
-  const wanted = step.choices.get(ofFirstDraft.parent).text;
-  return broken.set(ofFirstDraft.id, quoted(wanted.replace(/^ (?=\S)/, ""), 12));
+  return broken.set(ofFirstDraft.id, chosenWords(step.choices.get(ofFirstDraft.parent).text));
 }
 
 /** The next node in a direction: up and down across lanes, left and right along the path. `lanes`: lanes of the drawn nodes. */
@@ -300,22 +306,26 @@ export class Columns {
    * matters: columns that stay readable as far as possible, the most important first
    * need(depth): pixels for the words of a column, 0 without words
    * wish(depth): pixels if there is room: for the words of hidden nodes too, or in larger type on a narrow screen
-   * lead: least width of the first column, unless the others need the room
+   * lead: width of the first column if the others leave it; at least 90% of it where this is a small part of the view, all in a fitted view
    */
   constructor(count, across, fitted, matters, need = () => COLUMN.read, wish = need, lead = 0) {
     const [needs, wishes] = [need, wish].map((of) => [...Array(count).keys()].map(of));
-    const least = sum(needs.map((width) => Math.min(COLUMN.least, width || COLUMN.least / 2)));
-    this.slim = fitted && least > across; // whether columns are narrower than COLUMN.least
-    for (const widths of [needs, wishes])
-      if (!this.slim && sum(widths) - widths[0] + lead <= across) widths[0] = Math.max(widths[0], lead);
-    if (this.slim) this.widths = slimWidths(needs, wishes, across, matters);
-    else if (least > across) this.widths = needs.map((width) => Math.max(COLUMN.read, width));
-    else
-      this.widths = spread(
-        (sum(wishes) <= across ? wishes : needs).map((width) => width || COLUMN.least / 2),
-        across,
-        COLUMN.most,
-      );
+    const filled = (widths) => widths.map((width) => width || COLUMN.least / 2);
+    const wanted = filled(sum(filled(wishes)) <= across ? wishes : needs);
+    const kept = 6 * lead < across ? (fitted ? lead : 0.9 * lead) : 0;
+    const first = clamp(Math.floor(across - sum(wanted.slice(1))), kept, lead);
+    const head = first > wanted[0] ? [first] : [];
+    for (const widths of [needs, wishes]) widths.splice(0, head.length);
+    const room = across - sum(head);
+    const least = sum(filled(needs).map((width) => Math.min(COLUMN.least, width)));
+    this.slim = fitted && least > room; // whether columns are narrower than COLUMN.least
+    const important = matters.map((depth) => depth - head.length);
+    const widths = this.slim
+      ? slimWidths(needs, wishes, room, important)
+      : least > room
+        ? needs.map((width) => Math.max(COLUMN.read, width))
+        : spread(filled(sum(filled(wishes)) <= room ? wishes : needs), room, COLUMN.most);
+    this.widths = [...head, ...widths];
     this.starts = [0];
     for (const width of this.widths) this.starts.push(this.starts.at(-1) + width);
   }

@@ -6,6 +6,7 @@ import { CAPTION, NODE_FONT } from "./viewport.js";
 import { visible } from "./words.js";
 
 export const PILL = 32;
+const HATCH = 7; // pixels between the lines of `hatching`
 
 export const measure = (() => {
   let context = null; // created on first use, so that the module can be imported without a document
@@ -61,7 +62,7 @@ export function fitLabel(value, room, bold, family, smaller = false) {
     const width = measure(words, nodeFont(bold, { size, family }));
     if (width <= room || most < 3) return { words, width, size };
     if (smaller && size > CAPTION) size = CAPTION;
-    else most = Math.min(most, [...words].length) - 1;
+    else most = Math.max(1, Math.min(most, [...words].length) - 1);
   }
 }
 
@@ -80,6 +81,17 @@ export function nodeShape(kind, width, height) {
     return s("polygon.shape", { points: points.map((p) => p.join(",")).join(" ") });
   }
   return s("rect.shape", { x: -w, y: -r, width, height, rx: Math.min(w, kind === "second" ? r : height / 5) });
+}
+
+/** Diagonal lines over a box, which mark the user's own draft. */
+export function hatching(width, height) {
+  const [w, h] = [width - 4, height - 4];
+  const lines = Array.from({ length: Math.ceil((w + h) / HATCH) }, (_, n) => {
+    const at = n * HATCH - h; // where the line would meet the lower edge
+    const [from, to] = [Math.max(0, at), Math.min(w, at + h)];
+    return `M${from - w / 2} ${h / 2 - from + at}L${to - w / 2} ${h / 2 - to + at}`;
+  });
+  return s("path.hatch", { d: lines.join("") });
 }
 
 /** The path of an edge: straight within a lane, else a rounded elbow with its stem at `border`, between two columns. */

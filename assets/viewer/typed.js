@@ -1,14 +1,14 @@
-// Be the drafter: the user types the next tokens, and the target accepts or rejects them one by one. Without a target they are compared with
-// the recorded text. Then the result of the real drafter from the same anchor is shown.
+// Be the drafter: the user types the next tokens into the text, and the target accepts or rejects them one by one. Without a target they
+// are compared with the recorded text. Then the tree shows them as a lane above the recorded drafts from the same anchor.
 
 import { button, h, sum } from "./dom.js";
-import { capital, count, fixed, quoted } from "./words.js";
+import { capital, count, fixed, inWords } from "./words.js";
 import { Guessing } from "./quiz.js";
-import { tokenItem } from "./redraft.js";
+import { typedNodes } from "./step.js";
+import { chosenWords } from "./tree_layout.js";
 
 const MOST_TYPED = 400; // characters; the server's limit
 const MOST_TOKENS = 512; // recorded tokens to compare with
-const MOST_SHOWN = 24; // characters of a token
 
 /** Typed words as plain text: ␣ and ↵ become spaces and line breaks. */
 export const asText = (typed) => typed.slice(0, MOST_TYPED).replaceAll("␣", " ").replaceAll("↵", "\n");
@@ -39,21 +39,18 @@ const piecesFrom = (store, step) =>
     .flatMap((tokens) => tokens.map((token) => token.text))
     .slice(0, MOST_TOKENS);
 
-/** Compares a typed draft with the recorded text, which is the target's text at temperature 0. `room`: maximum tokens of a draft. */
+/** Compares a typed draft with the recorded text, which is the target's text at temperature 0. `room`: maximum tokens of a draft. Words
+ *  after the first difference count as tokens. */
 export function compared(pieces, typed, room) {
   const words = spaced(pieces, typed);
   const [agreed, read] = agreeing(pieces, words);
+  const all = [...pieces.slice(0, agreed), ...(words.slice(read).match(/\s*\S+|\s+$/g) ?? [])];
   const accepted = Math.min(agreed, room);
-  const behind = words.slice(read);
-  const full = agreed >= room;
   return {
-    tokens: [...pieces.slice(0, accepted), ...(behind && !full ? [behind] : [])].map((piece) => ({
-      text: piece,
-      p: null,
-    })),
+    tokens: all.slice(0, room).map((text) => ({ text, p: null })),
     accepted,
     wanted: pieces.slice(accepted).find(Boolean) ?? null,
-    cut: agreed > room || (full && behind !== ""),
+    cut: Math.max(0, all.length - room),
   };
 }
 
@@ -62,48 +59,42 @@ const readTyped = ({ texts, probabilities, accepted, wanted, cut }) => ({
   tokens: texts.map((text, at) => ({ text, p: probabilities[at] })),
   accepted,
   wanted,
-  cut: cut > 0,
+  cut,
 });
 
-export function typedSentence({ tokens, accepted, wanted, cut }) {
-  const next =
-    wanted === null
-      ? "; there the recorded text ends"
-      : accepted === tokens.length
-        ? `; the large model continues with ${quoted(wanted)}`
-        : accepted
-          ? `; then the large model wanted ${quoted(wanted)}`
-          : `; the large model wanted ${quoted(wanted)}`;
-  const of =
-    accepted === tokens.length
-      ? accepted === 1
-        ? "your one token was"
-        : `all ${accepted} of your tokens were`
-      : `${accepted || "none"} of your ${count(tokens.length, "token")} ${accepted === 1 ? "was" : "were"}`;
-  return `${capital(of)} accepted${next}.${cut ? " The rest did not fit into the draft." : ""}`;
-}
-
-/** The result of the drafter from the same anchor. `name`: the drafter's name; `all`: drafted tokens accepted in the whole step. */
-export function drafterSentence(name, { drafted, boundary }, all) {
-  const more = all > boundary ? ` With the whole tree of the step: ${all}.` : "";
-  return `${capital(name)}: ${boundary} of ${drafted} tokens accepted.${more}`;
+/** The result as a headline: the accepted tokens of the user, of the first draft (`first`) and of the whole tree (`all`). */
+export function typedHeadline({ tokens, accepted, wanted, cut }, first, all) {
+  const number = (n) => (n ? inWords(n) : "none");
+  const goesOn = accepted === tokens.length ? "continues with" : "chose";
+  const next = [
+    { text: `${accepted ? "Then the" : "The"} large model ${goesOn} ` },
+    { text: `“${chosenWords(wanted ?? "")}”`, kind: "target" },
+    { text: "." },
+  ];
+  const more = [
+    all > first ? ` The whole tree: ${number(all)}.` : "",
+    cut ? ` ${count(cut, "more token")} did not fit into the draft.` : "",
+  ];
+  return {
+    title: `You: ${number(accepted)} accepted. The first draft: ${number(first)}.`,
+    pieces: [...(wanted === null ? [{ text: "There the recorded text ends." }] : next), { text: more.join("") }],
+  };
 }
 
 /** The score over a run. `answers`: for every played step the accepted tokens of the user (`mine`), of the first draft (`first`) and of
  *  the whole tree (`all`); `rival`: a score to beat, or null. */
-export function scoreSentence(name, answers, rival) {
+export function scoreSentence(answers, rival) {
   const steps = answers.length;
-  if (!steps) return rival === null ? "" : `To beat: ${fixed(rival, 2)} accepted tokens per step.`;
-  const mean = (key) => fixed(sum(answers.map((one) => one[key])) / steps, steps === 1 ? 0 : 2);
+  const beat = rival === null ? "" : `to beat: ${fixed(rival, 2)}`;
+  if (steps < 2) return beat && `${capital(beat)} accepted tokens a step.`;
+  const mean = (key) => fixed(sum(answers.map((one) => one[key])) / steps, 2);
   const whole = mean("all") === mean("first") ? "" : `, whole tree ${mean("all")}`;
-  const mine = steps === 1 ? "Accepted tokens so far" : `Accepted tokens per step, over ${steps} steps`;
-  return `${mine}: you ${mean("mine")}, ${name} ${mean("first")}${whole}${rival === null ? "" : `; to beat: ${fixed(rival, 2)}`}.`;
+  return `Accepted tokens a step, over ${steps} steps: you ${mean("mine")}, first draft ${mean("first")}${whole}${beat && `; ${beat}`}.`;
 }
 
-const BEFORE = 240; // characters of the text so far
+const HINT = "what comes next?";
 const RECORDED = "Compared with the recorded text, which is the large model’s text at temperature 0.";
-const VERIFIED =
-  "Verified by the large model at temperature 0, in one pass over the text and your tokens. The numbers are its probabilities of your tokens.";
+const VERIFIED = "Verified by the large model at temperature 0.";
 const SAMPLED =
   "Above temperature 0 the large model draws its tokens at random, so it is not known which of your tokens it would have accepted. Run the prompt at temperature 0 to be its drafter.";
 const NO_TOKENS =
@@ -112,58 +103,47 @@ const NO_DRAFTS =
   "Nothing was drafted in this run, so there is no drafter to play against. Choose another method and run it.";
 
 export class TypedView extends Guessing {
-  question = { title: "You are the drafter.", more: "Type what comes next, as many tokens as you like." };
+  question = {
+    title: "You are the drafter.",
+    more: "Type into the text what comes next. Enter verifies, Escape ends.",
+  };
 
-  /** `server(event, data)` sends an event, null without a server; `share` copies links; `rival`: accepted tokens per step to beat, or
-   *  null. */
-  constructor({ root, store, state, server, share, rival }) {
+  /** `written`: the elements of the text's tokens, by step; `server(event, data)` sends an event, null without a server; `share` copies
+   *  links; `rival`: accepted tokens a step to beat, or null. */
+  constructor({ root, store, state, written, server, share, rival }) {
     super(root, store, state, "draft");
-    Object.assign(this, { server, rival, number: 0 });
-    this.before = h("p.before", { dir: "auto", ariaLabel: "The text so far" });
-    this.field = h("input", {
-      type: "text",
-      maxlength: MOST_TYPED,
+    Object.assign(this, { written, server, rival, number: 0 });
+    this.field = h("span.typing", {
+      contenteditable: "plaintext-only",
+      role: "textbox",
       dir: "auto",
-      autocomplete: "off",
       autocapitalize: "off",
       spellcheck: "false",
-      placeholder: "what comes next …",
+      "data-hint": HINT,
       ariaLabel: "The words that come next",
-      oninput: () => state.set({ typed: this.field.value }),
+      ariaPlaceholder: HINT,
+      oninput: () => state.set({ typed: this.field.textContent }),
       onkeydown: (event) => this.press(event),
     });
-    const line = button("↵", { title: "A line break", ariaLabel: "Type a line break" }, () => this.type("↵"));
-    this.row = h(
-      "div.typing",
-      {},
-      this.field,
-      line,
-      button("Verify", {}, () => this.submit()),
-      button("Skip", {}, () => this.go()),
-    );
-    this.instead = button("Compare with the recorded text instead", {}, () => this.settle(RECORDED));
-    this.result = h("ol.redrafted", { ariaLabel: "Your tokens" });
-    this.facts = h("p.facts-of", {});
-    this.link = server && button("Copy challenge", {}, () => share.copy(this.challenge));
+    this.verify = button("Verify", {}, () => this.submit());
+    this.names = h("ol.names", { ariaLabel: "Your tokens" });
+    this.link = server && button("Copy link to challenge others", { class: "quiet" }, () => share.copy(this.challenge));
     this.box = h(
       "div.guess.typed",
       { hidden: true, role: "group", ariaLabel: "Be the drafter" },
-      this.said,
-      this.before,
-      this.row,
-      this.instead,
-      this.result,
-      this.facts,
-      this.marks,
+      this.verify,
       this.next,
       this.link,
-      button("End", {}, () => this.toggle(false)),
+      button("End", { class: "quiet" }, () => this.toggle(false)),
+      this.said,
+      this.names,
     );
   }
 
   press(event) {
     if (event.isComposing) return;
-    if (event.key === "Enter") this.submit();
+    if (event.key === "Enter" && event.shiftKey) document.execCommand("insertText", false, "↵");
+    else if (event.key === "Enter") this.submit();
     else if (event.key === "Escape") this.toggle(false);
     else return;
     event.preventDefault();
@@ -200,22 +180,20 @@ export class TypedView extends Guessing {
     this.looking = true;
   }
 
-  /** Scrolls the game into view after an answer or a new question, and focuses what is used next. */
-  look() {
-    this.looking = false;
-    [this.field, this.next].find((part) => part.checkVisibility())?.focus({ preventScroll: true });
-    this.box.scrollIntoView({ block: "nearest" });
+  /** The answer for the shown step; null without one. */
+  get told() {
+    return (this.on && this.here) || null;
   }
 
-  type(words) {
-    this.field.setRangeText(words, this.field.selectionStart, this.field.selectionEnd, "end");
-    this.state.set({ typed: this.field.value });
-    this.field.focus();
+  /** Focuses what is used next, after an answer or a new question. */
+  look() {
+    this.looking = false;
+    [this.field, this.next].find((part) => part.checkVisibility())?.focus();
   }
 
   submit() {
     const step = this.state.shown;
-    const words = asText(this.field.value);
+    const words = asText(this.state.now.typed);
     if (!this.asking || !words.trim()) return this.field.focus();
     this.number += 1;
     this.state.set({ waiting: { step, words, number: this.number } });
@@ -232,83 +210,34 @@ export class TypedView extends Guessing {
 
   settle(source, answer = null) {
     const { step, words } = this.state.now.waiting;
-    const { drafted, boundary, counts } = { ...this.store.summaries[step], drafted: this.store.step(step).drafted };
-    const result = answer || compared(piecesFrom(this.store, step), words, drafted);
+    const { boundary: first, counts } = this.store.summaries[step];
+    const result = answer || compared(piecesFrom(this.store, step), words, this.store.step(step).drafted);
+    const all = counts.first + counts.second;
+    const headline = typedHeadline(result, first, all);
     this.state.set({ waiting: null, typed: "" });
-    this.answer(step, {
-      right: result.accepted >= boundary,
-      mine: result.accepted,
-      first: boundary,
-      all: counts.first + counts.second,
-      drafted,
-      result,
-      source,
-    });
+    this.answer(step, { mine: result.accepted, first, all, result, headline, source });
     this.looking = true;
   }
 
   show({ typed, waiting }) {
-    if (!this.showState()) return;
-    const { asking, refusal, store, here } = this;
+    const { asking, refusal, field, told, open } = this;
     const { shown } = this.state;
-    const busy = asking && waiting?.step === shown;
-    if (this.field.value !== typed) this.field.value = typed;
-    this.row.hidden = this.before.hidden = !asking;
-    this.field.disabled = busy;
-    this.instead.hidden = !busy;
-    this.next.hidden ||= Boolean(refusal);
+    const [token] = (asking && this.written[shown]) || [];
+    if (!token) field.remove();
+    else if (token.previousSibling !== field) token.before(field);
+    if (!this.showState()) return;
+    if (!typed || field.textContent !== typed) field.textContent = typed;
+    this.verify.hidden = !asking;
+    this.next.textContent = asking ? "Skip" : "Next";
+    this.next.hidden = Boolean(refusal) || open.length < (asking ? 2 : 1);
     if (this.link) this.link.hidden = Boolean(refusal);
-    if (asking) this.showBefore(shown);
-    const question = busy ? "The large model reads your tokens …" : `Step ${shown + 1}: what comes next?`;
-    const name = store.names.first;
-    this.said.replaceChildren(
-      refusal ||
-        (asking
-          ? h("b", {}, question)
-          : here
-            ? h("b", {}, typedSentence(here.result))
-            : "Nothing was drafted in this step."),
-    );
-    this.result.hidden = !here;
-    this.result.replaceChildren(
-      ...(here ? here.result.tokens.map((token, at) => tokenItem(token, at, here.result, MOST_SHOWN)) : []),
-    );
-    const score = refusal ? "" : scoreSentence(name, this.guesses, this.rival);
-    this.facts.replaceChildren(
-      ...(here
-        ? [
-            `${drafterSentence(name, { drafted: here.drafted, boundary: here.first }, here.all)} `,
-            h("span.source", {}, here.source),
-            " ",
-          ]
-        : []),
-      h("b", {}, score),
-    );
+    const score = scoreSentence(this.guesses, this.rival);
+    const reads = asking && waiting?.step === shown && "The large model reads your tokens …";
+    const words = told ? `${told.source} ${score}` : asking ? score : "Nothing was drafted in this step.";
+    this.said.textContent = refusal || reads || words;
+    const nodes = told ? [...typedNodes(told.result).values()] : [];
+    this.names.hidden = !told;
+    this.names.replaceChildren(...nodes.map(({ name }) => h("li", {}, name)));
     if (this.looking) this.look();
-  }
-
-  /** Shows the end of the text that the draft continues; if it is short, also the end of the prompt. */
-  showBefore(step) {
-    const { committed, opening, prompt } = this.store;
-    const [last, ...earlier] = [...opening, ...committed.slice(0, step).flat()].reverse().map((token) => token.text);
-    const before = earlier.slice(0, BEFORE).reverse().join("").slice(-BEFORE);
-    const question = before.length < BEFORE / 3 ? prompt.slice(-BEFORE / 2) : "";
-    this.before.replaceChildren(
-      ...(question ? [h("span.prompt", {}, question), " "] : []),
-      question ? "" : "… ",
-      before,
-      h("b", { title: "The anchor: the last certain token" }, last ?? ""),
-      h("span.caret", { ariaHidden: true }),
-    );
-    this.before.scrollTop = this.before.scrollHeight;
-  }
-
-  /** The mark of a step: accepted tokens of the user. */
-  sign({ mine }) {
-    return mine;
-  }
-
-  words({ mine, first }) {
-    return `you ${mine}, the ${this.store.names.first} ${first}`;
   }
 }

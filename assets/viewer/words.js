@@ -44,6 +44,9 @@ export function fixed(value, digits) {
   return tie ? ((2 * Math.round((value * 10 ** digits) / 2)) / 10 ** digits).toFixed(digits) : value.toFixed(digits);
 }
 
+/** A cost in words, with its unit. */
+export const passes = (cost) => `${fixed(cost, 1)} one-token passes`;
+
 export const capital = (words) => words.slice(0, 1).toUpperCase() + words.slice(1);
 export const percent = (share) => Math.round(share * 100) + "%";
 export const share = (p) => (p > 0 && p < 0.005 ? "<1%" : percent(p));
@@ -73,13 +76,13 @@ export const OUTCOMES = {
 };
 
 export const PROPOSERS = ["first", "second", "target"];
-export const PROPOSER_NAMES = { first: "first drafter", second: "second drafter", target: "target" };
+export const PROPOSER_NAMES = { first: "first drafter", second: "second drafter", target: "large model" };
 export const STAGES = [
-  ["first_draft", "First draft"],
+  ["first_draft", "Draft"],
   ["second_draft", "Re-draft"],
-  ["tree", "Build tree"],
+  ["tree", "Merge"],
   ["verify", "Verify"],
-  ["commit", "Commit"],
+  ["commit", "Keep"],
 ];
 
 /** The name of a method; an unknown id is returned unchanged, up to 60 characters. */

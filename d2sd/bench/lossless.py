@@ -8,7 +8,6 @@ and every token must be the target's first choice or nearly tied with it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -74,8 +73,7 @@ def divergence(
 # Comparison of many settings of each method with plain greedy decoding.
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(NamedTuple):
     """The comparison of one text with plain decoding.
 
     label: label of the setting that wrote the text.
@@ -129,7 +127,7 @@ def tally(results: Sequence[Result], labels: Sequence[str], margin: float | None
     rows = []
     for label in labels:
         texts = sorted((r for r in results if r.label == label), key=lambda r: r.prompt)
-        divergences = [r.divergence for r in texts if r.divergence is not None]
+        divergences = [r.divergence for r in texts if r.divergence]
         shortfall = max((r.shortfall for r in texts if r.shortfall is not None), default=None)
         rows.append({
             "label": label,

@@ -15,7 +15,7 @@ FIXED_ALIKE = {"d2sd": "dflash", "d2sd_tree": "ddtree"}  # by method: the method
 COST_AWARE_NOTE = (
     "“÷ plain”: speedup of a cost-aware setting over plain decoding. “÷ best fixed”: tokens/s of a cost-aware setting ÷ "
     "tokens/s of the fastest fixed setting of the same method in this run. The fastest setting is chosen per domain, in hindsight. With "
-    "K = 0, d2sd is dflash, and d2sd_tree is ddtree, so these count as the same method. α is the number of committed tokens per step."
+    "K = 0, d2sd is dflash, and d2sd_tree is ddtree, so these count as the same method. α is the number of tokens written per step."
 )
 COST_AWARE_AND_FIXED = (
     "autoregressive",

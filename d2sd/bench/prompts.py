@@ -36,11 +36,11 @@ def names() -> list[str]:
 def prompt_file(source: str) -> Path:
     """Returns the path of a bundled set or a JSONL file."""
     path = FOLDER / f"{source}.jsonl" if source in names() else Path(source)
-    if not path.is_file():
-        raise InputError(
-            f"there is no prompt file {source}; give a .jsonl file, org/name:split:column of a hub data set, or one of: "
-            f"{', '.join(names())}"
-        )
+    require(
+        path.is_file(),
+        f"there is no prompt file {source}; give a .jsonl file, org/name:split:column of a hub data set, or one of: "
+        f"{', '.join(names())}",
+    )
     return path
 
 

@@ -23,19 +23,19 @@ PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "safetensors", 
 
 
 def provenance(
-    engine: Engine, argv: list[str], source: str, prompts: Iterable[Prompt], seeds: dict[str, int]
+    engine: Engine, argv: list[str], source: str, prompts: Iterable[tuple[Prompt, object]], seeds: dict[str, int]
 ) -> dict[str, Any]:
     """Returns everything that is needed to repeat and judge a measurement. To be called when the measurement begins.
 
     argv: arguments of the command line.
     source: name of the prompt set, or path of its file.
-    prompts: the prompts.
+    prompts: the prompts, with their token ids.
     seeds: seeds by purpose.
     """
     return {
         **circumstances(engine.models.target, argv),
         "seeds": seeds,
-        "prompts": {"source": source, "sha256": digest(source, prompts)},
+        "prompts": {"source": source, "sha256": digest(source, (prompt for prompt, _ in prompts))},
         "models": engine.models.names(),
     }
 

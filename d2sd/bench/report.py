@@ -19,9 +19,9 @@ from d2sd.trace.files import make_folder, write_whole
 
 PLAIN = "autoregressive"
 NOTES = (
-    "α: committed tokens per cycle. Draft passes: sequential passes of the drafters per cycle. Brackets: 95% bootstrap interval "
+    "α: tokens written per cycle. Draft passes: sequential passes of the drafters per cycle. Brackets: 95% bootstrap interval "
     "over prompts. In every row, only cycles count: α, tokens/s and speedup include neither prefill nor the tokens that prefill "
-    "commits. “Speedup” and “identical” (the share of equal texts) compare a row with plain decoding in the same run."
+    "writes. “Speedup” and “identical” (the share of equal texts) compare a row with plain decoding in the same run."
 )
 
 

@@ -130,11 +130,16 @@ def _median(runs: list[BenchRun]) -> BenchRun:
 
 
 def collect(batches: Iterator[list[T]]) -> tuple[list[T], bool]:
-    """Returns the items of all batches that were completed, and whether Ctrl-C ended the iteration."""
-    items = []
+    """Returns the items of all batches that were completed, and whether Ctrl-C ended the iteration.
+
+    Raises ``KeyboardInterrupt`` if there are no items.
+    """
+    items, stopped = list[T](), False
     try:
         for batch in batches:
             items += batch
     except KeyboardInterrupt:
-        return items, True
-    return items, False
+        stopped = True
+    if not items:
+        raise KeyboardInterrupt
+    return items, stopped

@@ -24,7 +24,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerF
 
 from d2sd.bench.runner import Row
 from d2sd.bench.shapes import LAYERS, SHAPES
-from d2sd.config import DecodeConfig, check_choice
+from d2sd.config import DecodeConfig
 from d2sd.decoding.drafters import slots
 from d2sd.decoding.verifier import Verifier
 from d2sd.engine import Engine
@@ -40,7 +40,6 @@ from d2sd.tree.tree import TokenTree, path_tree
 WARM_UP = 3
 BANDWIDTH_BYTES = {"cuda": 1 << 30, "cpu": 1 << 26}
 COPIES = 10
-GPU_STAGES = ("first_draft", "second_draft", "tree", "verify", "commit")
 PROFILED = 4  # number of profiled steps
 NO_COUNTS: Sequence[float | None] = (None, None)  # of kernels and launches
 LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch")
@@ -277,7 +276,7 @@ def operations(works: dict[str, Callable[[], object]]) -> dict[str, int]:
 
 @torch.inference_mode()
 def pass_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) -> list[Row]:
-    """Returns one row for a plain step, one for a draft, and one for each tree size in ``TREES``, after ``context`` tokens.
+    """Returns one row for a one-token pass, one for a draft, and one for each tree size in ``TREES``, after ``context`` tokens.
 
     In a row, ``ms`` is the time of the pass including the choice of tokens, and ``floor_ms`` the time of its matrix products alone.
 
@@ -297,7 +296,7 @@ def pass_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) 
     size = config.block_size or 1
     cases: list[tuple[str, PackedLayers, int, Callable[[], object]]] = []
     for nodes in (1, *TREES):
-        name = "plain step" if nodes == 1 else f"tree of {nodes}"
+        name = "one-token pass" if nodes == 1 else f"tree of {nodes}"
         cases.append((name, packed, nodes, partial(verify, verifier, path_tree(nodes))))
     draft = partial(drafter.draft, 1, [()], size, 1)
     cases.insert(1, (f"draft of γ = {size}", drafting, size - drafter.shift, draft))
@@ -320,13 +319,12 @@ def random_engine(name: str, dtype: str, device: str, passes: str, positions: in
     """Returns an engine with a target and two drafters of random weights. Its tokenizer writes tokens as numbers.
 
     name: name of the shape, a key of ``SHAPES``.
+    dtype: a key of ``DTYPES``.
     passes: as for ``Engine``.
     positions: maximum number of tokens of a text.
 
-    Raises ``InputError`` for an unknown shape or dtype, or if there is not enough memory.
+    Raises ``InputError`` if there is not enough memory.
     """
-    check_choice("shape", name, SHAPES)
-    check_choice("dtype", dtype, DTYPES)
     shape = SHAPES[name]._asdict()
     kind, layers = shape.pop("kind"), shape.pop("drafter_layers")
     config = (Qwen3Config if kind == "qwen3" else LlamaConfig)(

@@ -102,8 +102,7 @@ def likelihoods(
 ) -> np.ndarray:
     """Returns the log-likelihood of each entry of ``accepted`` at a temperature, (M,). Arguments: see ``fit_temperature``."""
     probability = np.clip(before * at_temperature(grid, temperature), EDGE, 1 - EDGE)
-    logarithms: np.ndarray = np.log(np.where(accepted > 0, probability, 1 - probability))
-    return logarithms
+    return np.asarray(np.log(np.where(accepted > 0, probability, 1 - probability)))
 
 
 def fit_temperatures(grid: np.ndarray, survived: np.ndarray, observed: np.ndarray) -> tuple[float, ...]:

@@ -119,7 +119,7 @@ def ranks(confidence: np.ndarray, boundary: np.ndarray) -> np.ndarray:
     return rank
 
 
-def rank_table(table: StepTable, unit: np.ndarray, resampler: Resampler, num_branches: int | None = None) -> Ranks:
+def rank_table(table: StepTable, unit: np.ndarray, resampler: Resampler, num_branches: int | None) -> Ranks:
     """Returns the ranks of true boundaries, and hit rates.
 
     unit: resampling unit of each step, (N,).

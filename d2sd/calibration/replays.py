@@ -42,7 +42,7 @@ class Replayed:
     @property
     def words(self) -> tuple[str, str]:
         """α and its difference from the α of the base, as two texts with intervals."""
-        difference = "" if self.difference is None else with_interval(self.difference, signed_decimal, "[]")
+        difference = with_interval(self.difference, signed_decimal, "[]") if self.difference else ""
         return with_interval(self.alpha, decimal, "[]"), difference
 
 

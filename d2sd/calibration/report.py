@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -146,50 +146,40 @@ class RunStatistics:
     def report(self) -> Report:
         """Returns all calibration figures, cached until a run is added."""
         if self._report is None:
-            table = self.counted().table
-            redrafting = np.unique(table.run[table.selected > 0])
-            selections = {self._selections[run] for run in redrafting}
-            self._report = _report(
-                self.counted(),
-                self.costs,
-                sequential={header.get("method") for header in self.headers} == {"draft_model"},
-                selection=selections.pop() if len(selections) == 1 else (None, ""),
-            )
+            self._report = self._measured()
         return self._report
+
+    def _measured(self) -> Report:
+        """Returns all figures. If the runs have no steps, the report has no observations."""
+        tables = self.counted()
+        table, scores = tables.table, tables.table.scores
+        # K of the runs and the kind of confidence that selected their prefixes; unknown if they differ
+        selections = {self._selections[run] for run in np.unique(table.run[table.selected > 0])}
+        num_branches, by = selections.pop() if len(selections) == 1 else (None, "")
+        sequential = {header.get("method") for header in self.headers} == {"draft_model"}
+        unit, name = units(table)
+        resampler = Resampler(int(unit.max(initial=-1)) + 1)
+        of_paths = len(tables.verified) > 0 and not len(scores)
+        every = tables.verified if of_paths else scores
+        return Report(
+            runs=table.runs,
+            prompts=table.prompts,
+            steps=len(table),
+            of_paths=of_paths,
+            unit=name,
+            **draft_confidence(table, every, unit, resampler, num_branches if by == "softmax" else None),
+            gains=gains(table, unit, resampler),
+            advice=None if of_paths else temperature_advice(tables, unit, resampler),
+            head=head_report(tables, unit, resampler, num_branches, by == "head"),
+            second=second_report(tables, unit, resampler),
+            domains=by_domain(table, every.known(), unit, tables.domains, resampler),
+            stops=stop_report(table, sequential, self.costs, tables.domains),
+        )
 
     def side(self) -> Side:
         """Returns the runs as a side of a comparison."""
         tables = self.counted()
         return Side(tables.table, tables.prompts, weights_of(self.headers, "first_drafter"))
-
-
-def _report(tables: RunTables, costs: DraftCosts | None, sequential: bool, selection: tuple[int | None, str]) -> Report:
-    """Returns all figures. If the runs have no steps, the report has no observations.
-
-    costs, sequential: as for ``stop_report``.
-    selection: K of the runs (None if it is unknown or differs), and the kind of confidence that selected their prefixes (empty if it
-        differs).
-    """
-    num_branches, by = selection
-    table, scores = tables.table, tables.table.scores
-    unit, name = units(table)
-    resampler = Resampler(int(unit.max(initial=-1)) + 1)
-    of_paths = len(tables.verified) > 0 and not len(scores)
-    every = tables.verified if of_paths else scores
-    return Report(
-        runs=table.runs,
-        prompts=table.prompts,
-        steps=len(table),
-        of_paths=of_paths,
-        unit=name,
-        **draft_confidence(table, every, unit, resampler, num_branches if by == "softmax" else None),
-        gains=gains(table, unit, resampler),
-        advice=None if of_paths else temperature_advice(tables, unit, resampler),
-        head=head_report(tables, unit, resampler, num_branches, by == "head"),
-        second=second_report(tables, unit, resampler),
-        domains=by_domain(table, every.known(), unit, tables.domains, resampler),
-        stops=stop_report(table, sequential, costs, tables.domains),
-    )
 
 
 def calibrate(traces: Iterable[Trace]) -> Report:
@@ -212,8 +202,7 @@ def compare_runs(a: RunStatistics, b: RunStatistics) -> Comparison:
 MAX_CHARACTERS = 24  # characters of a token's text
 
 
-@dataclass(frozen=True, slots=True)
-class StepWords:
+class StepWords(NamedTuple):
     """The texts of a step in the list of steps.
 
     texts: texts of the scored tokens of the first draft. If the step has no first draft: texts of all tree nodes.

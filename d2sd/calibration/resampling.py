@@ -30,7 +30,7 @@ class Estimate:
     @property
     def excludes_zero(self) -> bool:
         """Whether the figure has an interval that does not contain 0."""
-        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+        return (self.low or 0.0) > 0 or (self.high or 0.0) < 0
 
 
 class Resampled(NamedTuple):

@@ -197,10 +197,10 @@ def by_domain(
     names = sorted(set(domains))
     if len(names) < 2:
         return ()
-    group_of_step = np.array([names.index(d) for d in domains], int)[table.run]
+    group_of_step = np.array(domains, object)[table.run]
     groups = []
-    for n, name in enumerate(names):
-        steps = group_of_step == n
+    for name in names:
+        steps = group_of_step == name
         redrafted = steps & table.redrafted
         group_scores = scores.take(steps[scores.row])
         figures = confidence_figures(group_scores, unit, resampler)

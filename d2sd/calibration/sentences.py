@@ -191,7 +191,7 @@ def _temperature(report: Report) -> Iterator[Sentence]:
     advice = report.advice
     if advice is None:  # too few positions, or runs without probabilities at other temperatures
         return
-    helps = advice.improvement.low is not None and advice.improvement.low > 0
+    helps = (advice.improvement.low or 0.0) > 0
     shown = ", ".join(f"{t:.2f}" for t in advice.temperatures[:SHOWN_TEMPERATURES])
     more = ", …" if len(advice.temperatures) > SHOWN_TEMPERATURES else ""
     name = f"Softmax temperatures by position ({shown}{more})"
@@ -202,7 +202,7 @@ def _temperature(report: Report) -> Iterator[Sentence]:
     )
     if advice.changed is not None:
         text += f". {percent(advice.changed)} of the steps would select other prefixes"
-    if advice.hits_before is not None and advice.hits_after is not None:
+    if advice.hits_before is not None:
         text += f" (boundary hit rate {percent(advice.hits_before)} before, {percent(advice.hits_after)} after)"
     yield Sentence("mixed" if helps else "note", f"{text}. These temperatures are not for sampling.")
 
@@ -244,14 +244,14 @@ def _gains(report: Report) -> Iterator[Sentence]:
         if 2 * last_tokens / max(alpha, 1e-9) < last.nodes / nodes:
             text += (
                 ". Its share of the nodes is more than twice its share of the tokens, so a K below "
-                f"{len(redrafts)} may do as well. To compare other K, use “why?” in Explore, or d2sd whatif"
+                f"{len(redrafts)} may do as well. To compare other K, use “When does it pay?” in Explore, or d2sd whatif"
             )
     yield Sentence("note", text + ".", "gains", (last.branch or 0,))
 
 
 def _second(report: Report) -> Iterator[Sentence]:
     second = report.second
-    if second is None or second.confidence is None or second.accepted is None:
+    if second is None or not second.positions:
         return
     where = f"{count(second.positions, 'token')} of re-drafts with a correct prefix"
     says = f"mean confidence {percent(second.confidence)}, accepted {percent(second.accepted)} ({where})"
@@ -295,14 +295,14 @@ class ComparedFigure(NamedTuple):
 COMPARED = {
     "tokens": ComparedFigure("Tokens a step", decimal, signed_decimal, COUNTED),
     "speed": ComparedFigure("Tokens a second", partial(digits, places=0), partial(change, places=0), COUNTED),
-    "first": ComparedFigure("Right in the first draft", decimal, signed_decimal, COUNTED),
+    "first": ComparedFigure("Accepted of the first draft", decimal, signed_decimal, COUNTED),
     "nodes": ComparedFigure("Tokens read a step", partial(digits, places=1), partial(change, places=1), COUNTED),
     "hit": ComparedFigure("Boundary found", percent, signed, POINTS),
     "repaired": ComparedFigure("Rescued drafts", percent, signed, POINTS),
-    "redraft": ComparedFigure("Tokens of a re-draft", digits, change, COUNTED),
+    "redraft": ComparedFigure("Tokens per re-draft", digits, change, COUNTED),
     "gap": ComparedFigure("Accepted − confidence", signed, signed, POINTS),
     "brier": ComparedFigure("Brier score", digits, change, RATED),
-    "ece_above_chance": ComparedFigure("ECE above chance", digits, change, RATED),
+    "ece_above_chance": ComparedFigure("Calibration error beyond chance", digits, change, RATED),
 }
 TOO_FEW = "An interval needs at least four prompts or blocks of text."
 

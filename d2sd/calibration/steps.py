@@ -225,11 +225,10 @@ class TableBuilder:
         sources = [min(n.candidates, default=OTHER) for n in step.nodes]
         matched, boundary = observed(step)
         hit, repaired = step.actual_boundary in step.selected_prefixes, verdict(step) == "repaired"
-        self._numbers.extend(
-            (len(self.prompts), number, drafted, matched, boundary, len(step.selected_prefixes), hit, repaired)
-        )
-        self._numbers.extend((len(step.committed), len(step.branches)))
-        self._numbers.extend((len(sources) - 1, len(step.accepted), len(step.tempered), len(head)))
+        self._numbers.extend((
+            len(self.prompts), number, drafted, matched, boundary, len(step.selected_prefixes), hit, repaired,
+            len(step.committed), len(step.branches), len(sources) - 1, len(step.accepted), len(step.tempered), len(head),
+        ))  # fmt: skip
         if draft:
             self._confidence.extend(draft.confidence or (nan,) * drafted)
         for probabilities in step.tempered:
@@ -237,10 +236,10 @@ class TableBuilder:
         self._head.extend(head)
         self._nodes.extend(sources[1:])
         self._gained.extend(sources[n] for n in step.accepted)
-        if draft is None:
-            self._add_nodes(step)
-        else:
+        if draft:
             self._add_redrafts(step)
+        else:
+            self._add_nodes(step)
 
     def _add_redrafts(self, step: StepDone) -> None:
         row, committed = len(self._seconds), tuple(c.token for c in step.committed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeVar
 
 from d2sd.calibration.resampling import Estimate
@@ -31,16 +32,14 @@ def digits(value: float | None, places: int = 3) -> str:
     return "—" if value is None else f"{value:.{places}f}".replace("-", "−")
 
 
-def decimal(value: float | None) -> str:
-    return digits(value, 2)
+decimal = partial(digits, places=2)
 
 
 def change(value: float | None, places: int = 3) -> str:
     return "—" if value is None else f"{'−' if value < 0 else '+'}{abs(value):.{places}f}"
 
 
-def signed_decimal(value: float | None) -> str:
-    return change(value, 2)
+signed_decimal = partial(change, places=2)
 
 
 def signed(share: float | None) -> str:

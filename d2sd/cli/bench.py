@@ -34,6 +34,7 @@ from d2sd.calibration.resampling import RESAMPLES
 from d2sd.calibration.text import Columns, Table
 from d2sd.cli.common import (
     add_run_arguments,
+    add_sweep_argument,
     decode_config,
     load_engine,
     prepare_engine,
@@ -56,7 +57,7 @@ GPU_CONTEXTS = (1024, 8192, 32768)
 CPU_CONTEXT = (128,)
 GPU_REPEATS = 20
 FORMULA = (
-    "floor = bytes ÷ bandwidth. A plain step reads the weights of the target's layers and LM head, and the target's keys and values "
+    "floor = bytes ÷ bandwidth. A one-token pass reads the weights of the target's layers and LM head, and the target's keys and values "
     "of the context. A cycle reads these bytes, the weights of both drafters, the LM head two more times, and the drafters' keys and "
     "values of the context. The bandwidth is measured with a copy in the same run and counts bytes read and written."
 )
@@ -73,10 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--preset", choices=PRESETS, help="predefined comparison; also shows published figures if there are any. Names: "
         + "; ".join(f"{name}: {p.sentence}" for name, p in PRESETS.items())
     )  # fmt: skip
-    parser.add_argument(
-        "--sweep", action="append", default=[], metavar="FIELD=A,B,…",
-        help="for each value, run every method that uses the field; for example K=1,2,4,8; may be repeated",
-    )  # fmt: skip
+    add_sweep_argument(parser, "run")
     parser.add_argument(
         "--baselines", default="", metavar="A,B,…",
         help="other implementations to compare with: all, or a list of: " + "; ".join(f"{name}: {sentence}" for name, sentence in BASELINES.items()),
@@ -125,8 +123,7 @@ def _whole_numbers(text: str) -> tuple[int, ...]:
 def run(arguments: argparse.Namespace) -> int:
     """Runs the benchmark and prints its results. Returns the exit status."""
     arguments.repeats = (GPU_REPEATS if arguments.what else 1) if arguments.repeats is None else arguments.repeats
-    if arguments.repeats < 1:
-        raise InputError(f"repeats must be at least 1, not {arguments.repeats}")
+    require(arguments.repeats >= 1, f"repeats must be at least 1, not {arguments.repeats}")
     if arguments.what:
         return (_run_gpu if arguments.what == "gpu" else _run_cpu)(arguments)
     if arguments.out:
@@ -153,11 +150,9 @@ def _run_bench(arguments: argparse.Namespace) -> int:
         baselines, without = make_baselines(engine, stock_twin(engine.models.target), names, base.max_new_tokens)
         entries, left_out = entries + baselines, left_out | without
     seeds = {"decoding": base.seed, "bootstrap": BOOTSTRAP_SEED}
-    origin = provenance(engine, arguments.argv, arguments.prompts, [p for p, _ in prompts], seeds)
+    origin = provenance(engine, arguments.argv, arguments.prompts, prompts, seeds)
     with progress(total=run_count(len(entries), len(prompts), arguments.repeats), desc="bench", unit="run") as bar:
         runs, stopped = collect(run_bench(entries, prompts, arguments.repeats, bar.update))
-    if not runs:
-        raise KeyboardInterrupt
     about = {
         "model": engine.models.name,
         "prompts": arguments.prompts,
@@ -212,8 +207,7 @@ def _run_lossless(arguments: argparse.Namespace) -> int:
     from d2sd.bench.baselines import make_baselines, stock_twin
     from d2sd.bench.lossless import run_check, tally
 
-    seeds = {"decoding": base.seed}
-    origin = provenance(engine, arguments.argv, arguments.prompts, [p for p, _ in prompts], seeds)
+    origin = provenance(engine, arguments.argv, arguments.prompts, prompts, {"decoding": base.seed})
     plain, *others = [make_entry(engine, setting) for setting in settings]
     twin = stock_twin(engine.models.target)
     (stock,), _ = make_baselines(engine, twin, ["generate"], base.max_new_tokens)
@@ -223,8 +217,6 @@ def _run_lossless(arguments: argparse.Namespace) -> int:
     entries = [stock, *others] if numbers == "float32" else others if exact else [plain, stock, *others]
     with progress(total=len(entries) * len(prompts), desc="lossless", unit="run") as bar:
         results, stopped = collect(run_check(plain, entries, [ids for _, ids in prompts], twin, exact, bar.update))
-    if not results:
-        raise KeyboardInterrupt
     rows = tally(results, [entry.label for entry in entries], None if exact else arguments.margin)
     passed = all(row["passed"] for row in rows)
     result = {
@@ -249,7 +241,7 @@ def _lossless_body(result: dict[str, Any], texts: Any) -> str:
         "first divergence": lambda row: _divergence(row["first_divergence"], texts),
     }
     if margin is not None:
-        columns["shortfall"] = lambda row: _shortfall(row["largest_shortfall"], margin)
+        columns["shortfall"] = lambda row: f"{row['largest_shortfall']:.3f}{'' if row['passed'] else ' > margin'}"
     rule = (
         "every text must have the same token ids as plain greedy decoding (method autoregressive)"
         if margin is None
@@ -270,17 +262,12 @@ def _divergence(difference: dict[str, Any] | None, texts: Any) -> str:
     return f"prompt {difference['prompt'] + 1}, token {difference['position'] + 1}: {expected} → {got}{gap}"
 
 
-def _shortfall(largest: float | None, margin: float) -> str:
-    return "–" if largest is None else f"{largest:.3f}{'' if largest <= margin else ' > margin'}"
-
-
 # ``bench gpu``: times of all stages and their lower bounds, on models of published shapes with random weights.
 
 
 def _run_gpu(arguments: argparse.Namespace) -> int:
     out, contexts = arguments.out or GPU_OUT, sorted(arguments.context or GPU_CONTEXTS)
-    if contexts[0] < 1:
-        raise InputError("contexts must be at least 1 token")
+    require(contexts[0] >= 1, "contexts must be at least 1 token")
     check_choice("shape", arguments.shape, SHAPES)
     check_choice("kind of passes", arguments.passes, PASSES)
     check_choice("dtype", arguments.dtype or "float32", DTYPE_NAMES)
@@ -351,7 +338,7 @@ def _gpu_body(result: dict[str, Any]) -> str:
         f"# Stage times: {result['shape']} on {result['provenance']['device']}",
         f"Random weights, {result['method']} with γ = {result['block_size']} and K = {result['num_branches']}, "
         f"medians of {result['repeats']} runs; a dash means not measured. Cycles and steps of plain decoding include "
-        "everything that a generation does in a step, including events. Random drafts are rejected, so a cycle commits one "
+        "everything that a generation does in a step, including events. Random drafts are rejected, so a cycle writes one "
         "token. A cycle that runs on the device moves the cache rows of a whole block, even if fewer tokens are accepted.",
         _table(rows),
         f"{FORMULA} Measured: {result['floor']['bytes_per_second'] / 1e9:.1f} GB/s.",
@@ -371,8 +358,7 @@ def _gpu_body(result: dict[str, Any]) -> str:
 
 def _run_cpu(arguments: argparse.Namespace) -> int:
     contexts = arguments.context or CPU_CONTEXT
-    if len(contexts) != 1 or contexts[0] < 1:
-        raise InputError("bench cpu takes one context of at least 1 token")
+    require(len(contexts) == 1 and contexts[0] >= 1, "bench cpu takes one context of at least 1 token")
     if arguments.out:
         check_folder(arguments.out)
     config = decode_config(arguments, "dflash", inspect=False)

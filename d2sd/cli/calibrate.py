@@ -28,11 +28,11 @@ from d2sd.cli.common import (
     print_json,
     read_sets,
     record_runs,
+    write_page,
 )
 from d2sd.cli.outputs import add_output, check_folder
 from d2sd.costs.machines import CHAINLESS, StageCosts, machine_of
 from d2sd.errors import InputError
-from d2sd.trace.files import write_whole
 from d2sd.trace.metrics import DraftCosts
 from d2sd.trace.text import escaped, printable
 from d2sd.trace.trace import Trace
@@ -126,8 +126,7 @@ def _write_html(path: str, runs: RunStatistics, what: str) -> None:
         results.stats,
         settings(runs.headers),
     )
-    write_whole(path, page)
-    print(f"{path}: a report of {count(len(runs), 'run')}", file=sys.stderr)
+    write_page(path, page, count(len(runs), "run"))
 
 
 def _text(name: str, runs: RunStatistics) -> Iterator[str]:
@@ -145,8 +144,8 @@ def _text(name: str, runs: RunStatistics) -> Iterator[str]:
         yield from (f"  {line}" for line in _of_confidence(report))
         if report.head and name == "all":
             yield from (f"  confidence head: {line}" for line in _of_confidence(report.head))
-    yield from (f"  {s.text}" for s in stop_sentences(report.stops, report.head is not None))
-    if report.stops is not None and name == "all":
+    yield from (f"  {s.text}" for s in stop_sentences(report.stops, bool(report.head)))
+    if report.stops and name == "all":
         yield from (f"  {line}" for line in (caption(report.stops), *stop_table(report.stops).lines()))
 
 

@@ -30,6 +30,12 @@ MAX_PROMPT_BYTES = 1 << 20
 # Exit status of ``doctor`` if it names a fault. Its other exit statuses are 1 for a program error, 2 for invalid input or an
 # examination that could not be finished, and 130 for Ctrl-C.
 FAULT_NAMED = 3
+# Help texts of flags that several commands have.
+FLAGS = {
+    "--json": "print one JSON object and nothing else",
+    "--chat": "put prompts into the target's chat template",
+    "--allow-remote": "allow a server on another machine",
+}
 
 
 def add_command(commands: Any, name: str, sentence: str) -> argparse.ArgumentParser:
@@ -62,7 +68,7 @@ def add_model_arguments(parser: argparse.ArgumentParser, several: bool = False) 
         "--second-drafter", metavar="FOLDER|HUB-ID", help="VP-Drafter instead of --model's VP-Drafter", **lists
     )
     parser.add_argument("--draft-model", metavar="FOLDER|HUB-ID", help="draft model instead of --model's draft model")
-    _add_number_arguments(parser)
+    add_number_arguments(parser)
     parser.add_argument(
         "--passes", default="auto", metavar="KIND", help="how model passes run: eager, padded (to fixed shapes), captured (as CUDA graphs), or "
         "auto (default; captured if possible, else eager)"
@@ -72,7 +78,7 @@ def add_model_arguments(parser: argparse.ArgumentParser, several: bool = False) 
     )
 
 
-def _add_number_arguments(parser: argparse.ArgumentParser) -> None:
+def add_number_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds ``--dtype`` and ``--device``."""
     parser.add_argument(
         "--dtype", help="number type: float32, mixed (on a CPU: float32 with weights in float16), bfloat16 or float16 (default: mixed for "
@@ -81,6 +87,19 @@ def _add_number_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device", metavar="NAME", help="cpu, cuda, cuda:1, …, or auto to spread the target over all GPUs (default: "
         "cuda if available)"
+    )  # fmt: skip
+
+
+def add_flag(parser: argparse.ArgumentParser, flag: str) -> None:
+    """Adds a flag of ``FLAGS``."""
+    parser.add_argument(flag, action="store_true", help=FLAGS[flag])
+
+
+def add_sweep_argument(parser: argparse.ArgumentParser, verb: str) -> None:
+    """Adds ``--sweep``. verb: says in the help text what the command does with a method."""
+    parser.add_argument(
+        "--sweep", action="append", default=[], metavar="FIELD=A,B,…",
+        help=f"for each value, {verb} every method that uses the field; for example K=1,2,4,8; may be repeated",
     )  # fmt: skip
 
 
@@ -94,11 +113,10 @@ def add_limit_argument(parser: argparse.ArgumentParser, default: str = "all") ->
     parser.add_argument("--limit", type=int, metavar="N", help=f"use only N prompts, taken from all domains in turn (default: {default})")  # fmt: skip
 
 
-def add_text_arguments(parser: argparse.ArgumentParser, default_limit: str = "all") -> None:
-    """Adds the options for prompts, number type and device. For commands that do not call ``add_model_arguments``."""
+def add_prompt_arguments(parser: argparse.ArgumentParser, default_limit: str = "all") -> None:
+    """Adds ``--prompts``, which names a bundled set or a file, and ``--limit``."""
+    parser.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl", help="prompt set: heldout (default), chat, or a file (lines with prompt or turns)")  # fmt: skip
     add_limit_argument(parser, default_limit)
-    parser.add_argument("--chat", action="store_true", help="put prompts into the target's chat template")
-    _add_number_arguments(parser)
 
 
 def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
@@ -126,7 +144,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add_limit_argument(parser)
     add_model_arguments(parser)
     add_decode_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    add_flag(parser, "--json")
 
 
 def prepare_engine(
@@ -209,12 +227,12 @@ def record_runs(
     """
     for number, (prompt, ids) in enumerate(progress(prompts, desc=name, unit="prompt")):
         path = paths[number] if paths else None
-        if reuse and path is not None and path.exists():
+        if reuse and path and path.exists():
             yield load_trace(path)
             continue
         trace = engine.generate(ids, config)
         trace = replace(trace, header=trace.header | {"prompt": prompt.text, "domain": prompt.domain})
-        if path is not None:
+        if path:
             trace.save(path)
         yield trace
 
@@ -268,8 +286,7 @@ def read_text(path: str) -> str:
             raw = f.read(MAX_PROMPT_BYTES + 1)
     except OSError as error:
         raise InputError(f"cannot read the prompt file {path}: {error.strerror}") from None
-    if len(raw) > MAX_PROMPT_BYTES:
-        raise InputError(f"the prompt file {path} is larger than 1 MiB")
+    require(len(raw) <= MAX_PROMPT_BYTES, f"the prompt file {path} is larger than 1 MiB")
     return "".join(text for _, text in utf8_lines(BytesIO(raw), f"the prompt file {path}"))
 
 
@@ -278,6 +295,12 @@ def write_report(report: str, out: Path | None) -> None:
     print(printable(report))
     if out:
         write_whole(out, report)
+
+
+def write_page(path: str, page: str, what: str) -> None:
+    """Writes a report as an HTML file, and prints a note. what: what the report is about."""
+    write_whole(path, page)
+    print(f"{path}: a report of {what}", file=sys.stderr)
 
 
 def print_json(value: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -11,10 +10,9 @@ from d2sd.calibration import RunStatistics
 from d2sd.calibration.comparison import Comparison
 from d2sd.calibration.sentences import COMPARED, compare_sides, difference_words
 from d2sd.calibration.text import count
-from d2sd.cli.common import print_json, read_sets
+from d2sd.cli.common import add_flag, print_json, read_sets, write_page
 from d2sd.cli.outputs import add_output
 from d2sd.methods import unused
-from d2sd.trace.files import write_whole
 from d2sd.trace.metrics import what_differs
 from d2sd.trace.text import printable
 
@@ -22,10 +20,10 @@ SIDES = "The intervals of A and B are those of d2sd calibrate."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--a", nargs="+", required=True, metavar="TRACE|FOLDER", help="recorded runs of set A")
-    parser.add_argument("--b", nargs="+", required=True, metavar="TRACE|FOLDER", help="recorded runs of set B")
+    for side in "AB":
+        parser.add_argument(f"--{side.lower()}", nargs="+", required=True, metavar="TRACE|FOLDER", help=f"recorded runs of set {side}")  # fmt: skip
     add_output(parser, "--html", metavar="OUT.html", help="also write a report: differences, figures, tables, settings")
-    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    add_flag(parser, "--json")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -35,8 +33,8 @@ def run(arguments: argparse.Namespace) -> None:
     differs = what_differs(a.headers, b.headers, unused)
     sentences = [part for part in (compared.title, compared.more, differs) if part]
     if arguments.html:
-        write_whole(arguments.html, _page(a, b, [*sentences, f"{compared.how} {SIDES}"], comparison))
-        print(f"{arguments.html}: a report of {count(len(a) + len(b), 'run')}", file=sys.stderr)
+        page = _page(a, b, [*sentences, f"{compared.how} {SIDES}"], comparison)
+        write_page(arguments.html, page, count(len(a) + len(b), "run"))
     if arguments.json:
         print_json({"what_differs": differs, **asdict(comparison)})
         return

@@ -10,7 +10,15 @@ import argparse
 from pathlib import Path
 
 from d2sd.bench.prompts import read_prompts
-from d2sd.cli.common import FAULT_NAMED, add_text_arguments, naming, print_json, write_report
+from d2sd.cli.common import (
+    FAULT_NAMED,
+    add_flag,
+    add_number_arguments,
+    add_prompt_arguments,
+    naming,
+    print_json,
+    write_report,
+)
 from d2sd.cli.outputs import add_output
 from d2sd.config import DTYPE_NAMES, DecodeConfig, check_choice
 from d2sd.doctor.asked import PROMPTS, Asked
@@ -34,8 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the findings as JSON and nothing else")
     parser.add_argument("--config-only", action="store_true", help="read only the two configs, and print whether the pair would run and how much memory it needs")  # fmt: skip
     parser.add_argument("--vp", metavar="DRAFTER", help="also examine this VP-Drafter, as second drafter")
-    parser.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl", help="prompt set: heldout (default), chat, or a file (lines with prompt or turns)")  # fmt: skip
-    add_text_arguments(parser, default_limit="30")
+    add_prompt_arguments(parser, default_limit="30")
+    add_flag(parser, "--chat")
+    add_number_arguments(parser)
     parser.add_argument("--thinking", action="store_true", help="with --chat: let the model think first (Qwen3)")
     parser.add_argument("--expect", type=float, metavar="ALPHA", help="known α of the drafter on these prompts; a significantly lower α is reported as a fault")  # fmt: skip
     parser.add_argument("--reference", metavar="DRAFTER", help="drafter that is known to be good, such as the one before a conversion; parts are exchanged to find the faulty ones")  # fmt: skip

@@ -51,7 +51,7 @@ def examine_drafters(a: argparse.Namespace, first: Asked, config: DecodeConfig) 
         return 130
     if any(one.names_fault for one in findings):
         return FAULT_NAMED
-    return 2 * any(one.failed is not None for one in findings)
+    return 2 * any(one.failed for one in findings)
 
 
 def _write(report: str, arguments: argparse.Namespace) -> None:

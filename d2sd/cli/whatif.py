@@ -27,8 +27,10 @@ from d2sd.calibration.replays import DrafterFigures, compare_replays, drafter_ve
 from d2sd.calibration.text import Table, count, decimal, percent
 from d2sd.cli.common import (
     add_costs_argument,
+    add_flag,
     add_limit_argument,
     add_model_arguments,
+    add_sweep_argument,
     checked_models,
     ended_at_once,
     load_engine,
@@ -36,6 +38,7 @@ from d2sd.cli.common import (
     read_sets,
     record_runs,
     tell_of_template,
+    write_page,
 )
 from d2sd.cli.outputs import add_output
 from d2sd.config import DecodeConfig
@@ -73,20 +76,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--methods", metavar="A,B,…", help="methods to replay: all, or a list (default: the recorded method; with --drafter: dflash, or eagle3 for an "
         f"EAGLE-3 drafter; with --second-drafter: d2sd). Each entry is {SYNTAX}"
     )  # fmt: skip
-    parser.add_argument(
-        "--sweep", action="append", default=[], metavar="FIELD=A,B,…",
-        help="for each value, replay every method that uses the field; for example K=1,2,4,8; may be repeated",
-    )  # fmt: skip
+    add_sweep_argument(parser, "replay")
     add_costs_argument(
         parser, "machine whose costs guide cost-aware settings and give calculated times (nothing is timed)"
     )
     add_model_arguments(parser, several=True)
     parser.add_argument("--prompts", metavar="NAME|FILE.jsonl|ORG/NAME:SPLIT:COLUMN", help="prompt set (as for calibrate) that the target answers first; answers and results are kept in the folder and reused")  # fmt: skip
     add_limit_argument(parser)
-    parser.add_argument("--chat", action="store_true", help="put prompts into the target's chat template")
+    add_flag(parser, "--chat")
     parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N", help="maximum tokens of a text (default: 128)")  # fmt: skip
     add_output(parser, "--html", metavar="OUT.html", help="also write a report: figures, tables, origin")
-    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    add_flag(parser, "--json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,8 +343,7 @@ def _show(
         facts = [("Origin of the figures", Table(("", ""), tuple(origin.items())))]
         facts += ((f"The texts’ {name.lower()}", table) for name, table in settings([trace.header for trace in traces]))
         panels, texts = replay_panels(figures, [row.step for row in rows]), count(len(traces), "text")
-        write_whole(arguments.html, report_page(f"Replays of {texts}", reading, panels, facts=facts))
-        print(f"{arguments.html}: a report of {texts}", file=sys.stderr)
+        write_page(arguments.html, report_page(f"Replays of {texts}", reading, panels, facts=facts), texts)
     if arguments.json:
         entries = [
             {**asdict(figure), **extra, "weights": row.weights, "step": row.step}
@@ -419,11 +418,11 @@ def _compare_with_log(traces: Sequence[Trace], outcomes: Sequence[ReplayOutcome]
         if step is not None and step < min(len(served), len(outcome.committed)):
             yield (
                 f"The first step that differs is step {step + 1} of run {run}, after {1 + sum(served[:step])} tokens of output: the server "
-                f"committed {served[step]}, and with the local drafter, {outcome.committed[step]} would be committed."
+                f"wrote {served[step]}, and with the local drafter, {outcome.committed[step]} would be written."
             )
             break
     else:
-        yield "Every step of the server committed as many tokens as with the local drafter."
+        yield "Every step of the server wrote as many tokens as with the local drafter."
     if others := sum(outcome.others for outcome in outcomes):
         yield (
             f"{others} of {sum(len(trace.token_ids) for trace in traces)} tokens differ from the choice of the local target, so the server's "

@@ -186,11 +186,11 @@ def _paper() -> StageCosts:
         second_draft=curve((1, draft)),
         verify=curve((1, 1.0), (GAMMA, verify), ((BRANCHES + 1) * GAMMA, verify)),
         name="H200 (D²SD paper)",
-        source=f"{SOURCE}; mean over eight sets of prompts. A step costs α ÷ speedup plain steps: {published['dflash']:.2f} "
+        source=f"{SOURCE}; mean over eight sets of prompts. A step costs α ÷ speedup one-token passes: {published['dflash']:.2f} "
         f"with DFlash, {published['d2sd']:.2f} with D²SD, {published['eagle3']:.2f} with EAGLE-3. All other costs are calculated from "
         f"these. A draft pass costs {draft:.2f}: the difference between these steps of D²SD and DFlash. Verifying 16 to 80 nodes costs "
         f"{verify:.2f}: the rest of DFlash’s step. Verifying one node costs 1; costs of 2 to 15 nodes are interpolated. Only ratios are "
-        "published: times assume plain steps of "
+        "published: times assume one-token passes of "
         f"{1e3 * PLAIN_SECONDS:g} ms.",
         published=published,
         drafts={"eagle3": curve((1, published["eagle3"] - verify)), "draft_model": None},

@@ -38,22 +38,22 @@ def diagnose(findings: Findings) -> Diagnosis:
 
     A cause is a fault of the folder, parts that differ from the reference, or a change that undoes the fault.
     """
-    if (fault := folder_fault(findings.checks)) is not None:
+    if fault := folder_fault(findings.checks):
         return fault
-    if findings.failed is not None or findings.run is None:
-        failed = findings.failed
-        reason = "" if failed is None else f": {failed.part} failed ({failed.reason})"
+    run, failed = findings.run, findings.failed
+    if failed or not run:
+        reason = f": {failed.part} failed ({failed.reason})" if failed else ""
         return Diagnosis("failed", f"The examination ended early{reason}.")
-    swap = None if findings.reference is None else findings.reference.exchange
-    if swap is not None and swap.restored and swap.share <= MOST_PARTS and findings.below:
-        return _exchanged(findings, findings.run, swap)
-    if (trial := proved(findings, findings.run)) is not None:
+    swap = findings.reference and findings.reference.exchange
+    if swap and swap.restored and swap.share <= MOST_PARTS and findings.below:
+        return _exchanged(findings, run, swap)
+    if trial := proved(findings, run):
         variant = trial.variant
-        now = f"α is {trial.run.alpha:.2f} instead of {findings.run.alpha:.2f}"
-        sentence = f"With {variant.description}, {now}.{_compared_with_expectation(findings)}"
+        now = f"α is {trial.run.alpha:.2f} instead of {run.alpha:.2f}"
+        sentence = f"With {variant.description}, {now}.{_compared_with_expectation(findings, run)}"
         return Diagnosis(variant.kind, sentence, variant.fix, (variant,) * variant.writable, trial.run.alpha)
-    cause = "below" if findings.below else "unknown" if findings.run.shape[0] == "unclear" else "none"
-    sentence = f"α is {with_interval(findings.run.estimate, decimal)}{_shape(findings.run)}.{_texts(findings)}{_believed(findings.run)}{_best(findings)}{_compared_with_expectation(findings)}"
+    cause = "below" if findings.below else "unknown" if run.shape[0] == "unclear" else "none"
+    sentence = f"α is {with_interval(run.estimate, decimal)}{_shape(run)}.{_texts(findings)}{_believed(run)}{_best(findings)}{_compared_with_expectation(findings, run)}"
     return Diagnosis(cause, sentence)
 
 
@@ -70,27 +70,27 @@ def proved(findings: Findings, run: DraftingRun) -> Trial | None:
     * No change of another kind comes near, and no further change helps in addition.
     """
     best = next(iter(findings.helping), None)
-    if best is None:
+    if not best:
         return None
-    if findings.reference is not None or findings.asked.expected is not None:
+    if findings.reference or findings.asked.expected:
         return best if findings.below and _reaches(findings, best) else None
     after = best.run
     trained = after.first >= LOW and after.shape[0] == "smooth"
     others = (t.run.alpha for t in findings.trials if t.variant.kind != best.variant.kind)
     alone = max(others, default=0.0) < RIVAL * after.alpha
     doubled = after.alpha - 1 >= TIMES * (run.alpha - 1)
-    return best if best.variant.common and trained and doubled and alone and findings.further is None else None
+    return best if best.variant.common and trained and doubled and alone and not findings.further else None
 
 
 def _reaches(findings: Findings, trial: Trial) -> bool:
-    if findings.reference is not None:
+    if findings.reference:
         return is_restored(trial.run, findings.reference.run)
     level = findings.asked.expected or 0.0
     return trial.run.alpha >= RESTORED * level and not trial.run.below(level)
 
 
 def _exchanged(findings: Findings, run: DraftingRun, swap: Exchange) -> Diagnosis:
-    assert findings.reference is not None
+    assert findings.reference
     held = {tensor for part in swap.parts for tensor in part.tensors}
     outside = [name for name in findings.reference.tensors if name not in held]
     how = {relation for name, relation in findings.reference.tensors.items() if name in held}
@@ -120,7 +120,7 @@ def _shape(run: DraftingRun) -> str:
 
 def _texts(findings: Findings) -> str:
     bad, total = findings.unusable
-    if findings.surprise is not None and findings.surprise >= UNRELATED:
+    if (findings.surprise or 0.0) >= UNRELATED:
         return f" The target's own loss on the prompts is {findings.surprise:.0%} of a uniform guess's: look at its tokenizer and weights first."
     others = "".join(f" With {t.template}, α is {t.alpha:.2f}, on other texts, {t.unusable} of them like this." for t in findings.templates)  # fmt: skip
     if total and bad >= MANY_UNUSABLE * total:
@@ -134,7 +134,7 @@ def _texts(findings: Findings) -> str:
 
 def _believed(run: DraftingRun) -> str:
     """Returns a sentence about the acceptance that the drafter itself expected; "" unless acceptance is low."""
-    if run.belief is None or run.shape[0] != "low":
+    if not run.belief or run.shape[0] != "low":
         return ""
     expected, accepted = run.belief
     means = "; it is unsure itself, like a weak or badly damaged drafter" if expected < LOW else ""
@@ -150,15 +150,15 @@ def _best(findings: Findings) -> str:
     if not findings.helping:
         return f"{tried} none raises α clearly."
     best, more = findings.helping[0], findings.further
-    further = "" if more is None else f"; with {more.variant.description} too, {more.run.alpha:.2f}"
+    further = f"; with {more.variant.description} too, {more.run.alpha:.2f}" if more else ""
     return f"{tried} {best.variant.description} is the best: {best.run.alpha:.2f}{further}."
 
 
-def _compared_with_expectation(findings: Findings) -> str:
+def _compared_with_expectation(findings: Findings, run: DraftingRun) -> str:
     expected, below = findings.asked.expected, "" if findings.below else "not "
-    if findings.reference is not None and findings.run is not None:
-        return _compared_with_reference(findings.run, findings.reference)
-    if expected is not None:
+    if findings.reference:
+        return _compared_with_reference(run, findings.reference)
+    if expected:
         return f" It is {below}significantly below the expected {expected:.2f}."
     return f" {ASK}."
 
@@ -175,7 +175,7 @@ def _compared_with_reference(run: DraftingRun, reference: Reference) -> str:
             f"{key} ({value[:40]}; reference: {good[:40]})" for key, value, good in reference.keys[:MOST_NAMES]
         )
         return f"{said}; it is of another kind or size, and their configs differ in {keys or 'nothing'}."
-    if swap is None or not swap.parts:
+    if not swap or not swap.parts:
         return f"{said}; no exchange of its parts explains the difference."
     if swap.share <= MOST_PARTS:
         return f"{said}; with its {swap.words}, α is {swap.run.alpha:.2f}."

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -25,7 +25,7 @@ from d2sd.doctor.probes import TemplateTrial, Trial, probe, templates
 from d2sd.doctor.settings import settings_of
 from d2sd.doctor.variants import variants
 from d2sd.engine import Engine
-from d2sd.errors import InputError, error_line
+from d2sd.errors import InputError, error_line, require
 from d2sd.folders.checks import Check, check_drafter_folder
 from d2sd.folders.configs import check_reachable, published_config
 from d2sd.folders.fingerprint import changes_since
@@ -44,8 +44,7 @@ CLEAR_GAIN = 0.05  # if a further change gains at least this share, one change a
 DRAFTS = 0.2  # acceptance at position 1 that a mended drafter must reach if its α was not measured
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(NamedTuple):
     """Progress of an examination.
 
     findings: the findings so far.
@@ -147,7 +146,7 @@ class Examination:
         self._at("reading the folder")
         checks = tuple(check_drafter_folder(asked.drafter, self.target, second=bool(asked.visible)))
         self._add(checks=checks)
-        if folder_fault(checks) is not None:
+        if folder_fault(checks):
             return
         try:
             if not self._loaded:
@@ -166,8 +165,7 @@ class Examination:
         others = templates(self._engine, asked.prompts, self.config)
         numbers = [number for number, text in enumerate(self._texts) if text.anchors]
         self._add(unusable=(sum(map(is_unusable, self._texts)), len(self._texts)))
-        if not numbers and not others:
-            raise InputError("the target ended every text immediately")
+        require(numbers or others, "the target ended every text immediately")
         self._texts = [self._texts[n] for n in numbers]
         if asked.reference is not None:
             with self._part("reading the reference"), self._engine.lock:
@@ -208,7 +206,7 @@ class Examination:
         while True:
             with self._engine.lock:
                 trial = next(trials, None)
-            if trial is None:
+            if not trial:
                 return
             yield trial
 
@@ -281,7 +279,7 @@ class Examination:
             self._add(trials=tuple(latest.values()))
             self._at("trying changes", len(latest), len(tried), trial.variant.description)
         best = proved(self.findings, run)
-        if best is None or self.asked.expected or self.asked.reference:
+        if not best or self.asked.expected or self.asked.reference:
             return
         changed = best.variant.apply(model)
         self._at("trying further changes")
@@ -316,7 +314,7 @@ class Examination:
         out: folder of the copy; it must not exist.
         """
         diagnosis = self.findings.diagnosis
-        if diagnosis is None or not diagnosis.changes:
+        if not diagnosis or not diagnosis.changes:
             return f"{out} was not written: no fault is proved that a change removes."
         write_changed(self.asked.drafter, diagnosis.changes, out)
         kept = False

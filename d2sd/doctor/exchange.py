@@ -44,12 +44,12 @@ class Part:
     """Tensors and settings that are exchanged together.
 
     kind: which part of the network it is, such as "fc" or "q and k".
-    layer: number of its layer; None if it is not in a numbered layer.
+    layer: number of its layer; −1 if it is not in a numbered layer.
     words: what differs from the reference; empty if nothing does.
     """
 
     kind: str
-    layer: int | None
+    layer: int
     tensors: tuple[str, ...] = ()
     settings: tuple[Setting, ...] = ()
     words: str = ""
@@ -104,7 +104,7 @@ class Reference:
     @property
     def explained(self) -> bool:
         """Whether the comparison explains the drafter's α, so that no other change needs to be tried."""
-        return self.same_form and (not self.better or (self.exchange is not None and self.exchange.restored))
+        return self.same_form and (not self.better or bool(self.exchange and self.exchange.restored))
 
 
 def compared(
@@ -246,7 +246,7 @@ def _parts(examined: Drafter, good: Drafter, different: Collection[str]) -> list
         differing += [WORDS[name] for name in fields if values[name] != good_values[name]]
         distinct = list(dict.fromkeys(differing))
         words = " and ".join(distinct) if len(distinct) < MANY_NAMES else kind
-        every.append(Part(kind, None if layer == -1 else layer, held, fields, words))
+        every.append(Part(kind, layer, held, fields, words))
     return every
 
 
@@ -296,7 +296,7 @@ def _smallest(differing: Sequence[Part], works: Callable[[Sequence[Part]], bool]
     for by_layer in (True, False):
         groups: dict[str | int, list[Part]] = {}
         for part in differing:
-            groups.setdefault(part.kind if part.layer is None or not by_layer else part.layer, []).append(part)
+            groups.setdefault(part.layer if by_layer and part.layer >= 0 else part.kind, []).append(part)
         needed = minimal(list(groups.values()), lambda some: works([*chain(*some)]))
         candidates.append([*chain(*needed)])
     return minimal(min(candidates, key=len), works)
@@ -328,13 +328,13 @@ def _named(parts: Sequence[Part], every: Sequence[Part]) -> str:
     every: all parts of the drafter.
     """
     left, words = list(parts), list[str]()
-    layers = Counter(part.layer for part in every if part.layer is not None)
+    layers = Counter(part.layer for part in every if part.layer >= 0)
     for layer, count in layers.items():
         if sum(part.layer == layer for part in left) >= WHOLE_LAYER * count:
             words.append(f"layer {layer}")
             left = [part for part in left if part.layer != layer]
     for name in dict.fromkeys(part.words for part in left):
-        layers_named = sorted(part.layer for part in left if part.words == name and part.layer is not None)
+        layers_named = sorted(part.layer for part in left if part.words == name and part.layer >= 0)
         where = (
             " of every layer" if len(layers_named) == len(layers) else f" of layer {', '.join(map(str, layers_named))}"
         )

@@ -118,7 +118,7 @@ class Findings:
     @property
     def names_fault(self) -> bool:
         """Whether the diagnosis names a fault."""
-        return self.diagnosis is not None and self.diagnosis.names_fault
+        return bool(self.diagnosis and self.diagnosis.names_fault)
 
     @property
     def helping(self) -> list[Trial]:
@@ -133,9 +133,9 @@ class Findings:
     @property
     def below(self) -> bool:
         """Whether α is significantly below what it should be: the reference's α or ``Asked.expected``. False if neither is given."""
-        if self.run is None:
+        if not self.run:
             return False
-        worse = self.reference is not None and self.reference.better
+        worse = bool(self.reference and self.reference.better)
         return worse or (self.asked.expected is not None and self.run.below(self.asked.expected))
 
     def to_dict(self) -> dict[str, Any]:
@@ -144,7 +144,7 @@ class Findings:
         drafter, target: names.
         diagnosis, cause, fix: the sentence, cause and fix of the ``Diagnosis``; None if the examination was stopped.
         names_fault: whether the diagnosis names a fault.
-        alpha: committed tokens per step, as value, low and high (95% interval); None without a run.
+        alpha: tokens written per step, as value, low and high (95% interval); None without a run.
         prompts: number of texts in the run.
         acceptance: by position: accepted share among the steps that accepted all earlier tokens, number of these steps, and the mean
             probabilities that the drafter and its confidence head gave to the drafted tokens.
@@ -152,7 +152,7 @@ class Findings:
         remarks: what is unusual about the weights.
         since_training: what changed since the drafter was trained; None if the drafter's folder has no fingerprint of the
             target.
-        changes: changes that help: description, α, and relative gain of the committed tokens per draft.
+        changes: changes that help: description, α, and relative gain of the tokens written per draft.
         other_changes: number of changes that do not help.
         repair: changes that remove the fault, which ``d2sd doctor --mend`` writes.
         repaired_alpha: α after the changes in ``repair``; None if not measured.

@@ -23,7 +23,7 @@ from d2sd.trace.text import aligned, escaped
 MOST_TENSORS, MOST_NAMES, MOST_CHARACTERS = 12, 6, 80  # limits of the comparison with a reference
 MARKS = {"good": "ok", "note": "note", "fault": "FAULT"}
 CONVENTIONS = (
-    "α: tokens committed per step, with the bonus token that the target adds, so at least 1. Brackets: 95% intervals over prompts.",
+    "α: tokens written per step, with the bonus token that the target adds, so at least 1. Brackets: 95% intervals over prompts.",
     "Acceptance by position counts only the steps that accepted all earlier tokens. It is not accepted ÷ drafted tokens, which falls as γ grows.",
     "Expected: the mean probability that the drafter, or its confidence head, gave to these tokens.",
     "γ counts the anchor: a block has γ − 1 drafted tokens.",
@@ -87,7 +87,7 @@ def _section(findings: Findings, clean: Callable[[str], str], full: bool) -> Ite
     if not findings.checks:
         yield from ("**Not examined.**", "")
         return
-    if findings.diagnosis is not None:
+    if findings.diagnosis:
         yield f"**{text(clean(findings.diagnosis.sentence))}**"
         if findings.diagnosis.fix:
             yield f"To fix: {code(clean(findings.diagnosis.fix))}"
@@ -99,9 +99,9 @@ def _section(findings: Findings, clean: Callable[[str], str], full: bool) -> Ite
         yield f"\nChanged since training: {text('; '.join(findings.since)) or 'nothing'}."
     for remark in findings.remarks:
         yield f"\nA remark on the weights: {text(remark)}."
-    if findings.run is not None:
+    if findings.run:
         yield from _run(findings, findings.run)
-    if findings.reference is not None:
+    if findings.reference:
         yield from _reference(findings.reference, findings.asked.reference or "")
     if findings.trials or findings.templates:
         yield from _tried(findings, full)
@@ -127,7 +127,7 @@ def _run(findings: Findings, run: DraftingRun) -> Iterator[str]:
         yield f"{share:.0%} of generated 4-token sequences occur earlier in the same text. Repetitive text is easy to draft."
     yield ""
     rows: dict[str, Sequence[float | None]] = {"accepted": [p.share for p in positions]}
-    if findings.reference is not None:
+    if findings.reference:
         theirs = {p.number: p.share for p in findings.reference.run.positions}
         rows["accepted by the reference"] = [theirs.get(p.number) for p in positions]
     rows["expected by the drafter"] = [p.belief for p in positions]
@@ -139,7 +139,7 @@ def _run(findings: Findings, run: DraftingRun) -> Iterator[str]:
 
 def _reference(reference: Reference, name: str) -> Iterator[str]:
     yield from ("", "### Compared with the reference", "")
-    tried = "" if reference.exchange is None else f" {count(reference.exchange.runs, 'exchange')} of parts were tried."
+    tried = f" {count(reference.exchange.runs, 'exchange')} of parts were tried." if reference.exchange else ""
     yield f"{code(name)} on the same texts: α {reference.run.alpha:.2f}, a difference of {with_interval(reference.change, signed_decimal, '[]')}.{tried}"
     if reference.keys:
         yield ""
@@ -162,10 +162,10 @@ def _tried(findings: Findings, full: bool) -> Iterator[str]:
     yield from ("", "### What was tried", "")
     shown = sorted((t for t in findings.trials if full or t.run.walks), key=lambda t: -(t.gain.value or 0.0))
     if findings.trials:
-        helps, failed = len(findings.helping) or "none", sum(t.failure is not None for t in findings.trials)
+        helps, failed = len(findings.helping) or "none", sum(bool(t.failure) for t in findings.trials)
         rest = f"; {failed} could not be tried" * bool(failed) + "; `d2sd doctor --full` lists them all" * (not full)
         yield f"Of {count(len(findings.trials), 'change')} tried, one at a time, {helps} raised α clearly{rest}."
-        yield "Gain: change of committed tokens per draft, over all positions of the texts."
+        yield "Gain: change of tokens written per draft, over all positions of the texts."
     if shown:
         yield ""
         yield from _table(("change", "α", "gain", ""), *map(_trial, shown))

@@ -213,7 +213,7 @@ def gains_panel(gains: Gains) -> Panel:
     bonus = ("the target’s own token", decimal(gains.bonus), "—", "—", "—")
     alpha, nodes = with_interval(gains.tokens_per_step, decimal), f"{gains.nodes_per_step:.1f}"
     table = Table(
-        ("Source", "Tokens gained", "Nodes without the anchor", "Wasted", "Added tokens in"),
+        ("Source", "Tokens added", "Nodes without the anchor", "Wasted", "Added tokens in"),
         (*rows, bonus, ("together (α)", alpha, nodes, percent(gains.wasted), "")),
     )
     hovers, places = hover_texts(table), list(range(len(sources)))
@@ -255,7 +255,7 @@ def gains_panel(gains: Gains) -> Panel:
     )
     return Panel(
         "gains",
-        "Tokens gained, nodes spent",
+        "Tokens added, nodes spent",
         "For a re-draft, only tokens that no earlier draft contains are counted. A node is wasted if the target does not accept it.",
         figure,
         table,
@@ -286,7 +286,7 @@ def groups_panel(groups: Sequence[Group]) -> Panel:
         for place, g in enumerate(groups)
     )
     table = Table(
-        ("Group", "Positions", "Confidence", "Accepted", "Gap (95% interval)", "ECE", "Brier score", "α", "Repaired"),
+        ("Group", "Positions", "Confidence", "Accepted", "Gap (95% interval)", "ECE", "Brier score", "α", "Rescued"),
         rows,
     )
     hovers = hover_texts(table, [g.positions for g in groups])

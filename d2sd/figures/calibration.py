@@ -67,21 +67,21 @@ def calibration_results(runs: RunStatistics) -> CalibrationFigures:
     runs: the statistics of the runs.
     """
     report = runs.report()
-    reading = *read_report(report), *stop_sentences(report.stops, report.head is not None)
+    reading = *read_report(report), *stop_sentences(report.stops, bool(report.head))
     return CalibrationFigures(reading, tuple(headline(report)), tuple(calibration_panels(report)))
 
 
 def headline(report: Report) -> Iterator[Stat]:
     """Yields the headline numbers of a report. Numbers about re-drafts are left out if there were no re-drafts."""
     yield from _errors(report)
-    if report.head is not None:
+    if report.head:
         yield from (replace(stat, name=f"{stat.name}, confidence head") for stat in _errors(report.head))
     ranks = report.ranks
     if ranks.repaired.value is None:
         return
     hits = "" if ranks.used.value is None else f"; boundary found in {percent(ranks.used.value)}"
     yield Stat(
-        "Repaired",
+        "Rescued drafts",
         percent(ranks.repaired.value),
         f"{_range(ranks.repaired, percent)} of {count(ranks.chosen, 'step')}{hits}",
         "Share of steps in which a re-draft began exactly at the rejection boundary and added tokens. Only steps with re-drafts and a "
@@ -91,7 +91,7 @@ def headline(report: Report) -> Iterator[Stat]:
     yield Stat(
         "Tokens per re-draft",
         digits(per.value),
-        _range(per) if per.value is not None else "",
+        "" if per.value is None else _range(per),
         "Tokens added by re-drafts, divided by the number of re-drafts.",
     )
 
@@ -126,14 +126,14 @@ def calibration_panels(report: Report) -> Iterator[Panel]:
     if not report.steps:
         return
     yield from _of_confidence(report)
-    if report.stops is not None:
+    if report.stops:
         yield stops_panel(report.stops)
     yield gains_panel(report.gains)
-    if report.second is not None and report.second.positions:
+    if report.second and report.second.positions:
         yield _second(report.second)
     if report.domains:
         yield groups_panel(report.domains)
-    if report.head is not None and report.head.positions:
+    if report.head and report.head.positions:
         for panel in _of_confidence(report.head):
             names = {place: f"Confidence head: {name}" for place, name in panel.names.items()}
             yield replace(panel, id=f"head-{panel.id}", title=f"{panel.title}, confidence head", names=names)

@@ -36,7 +36,7 @@ def bench_panels(rows: Sequence[Mapping[str, Any]]) -> Iterator[Panel]:
         question = f"{question} Lines: 95% interval over prompts."
         return _measured(id, title, question, unit, [row["label"] for row in rows], figures)
 
-    alpha = "Mean acceptance length α", "How many tokens does a step commit?", "tokens per step"
+    alpha = "Mean acceptance length α", "How many tokens does a step write?", "tokens per step"
     speed = "Decoding speed", "How many tokens does decoding produce per second?", "tokens per second"
     yield panel("acceptance", *alpha, "mean_acceptance_length")
     yield panel("speed", *speed, "tokens_per_second")
@@ -55,7 +55,7 @@ def replay_panels(rows: Sequence[DrafterFigures], steps: Sequence[int | None]) -
     known_steps = [step for step in steps if step is not None]
     places = known_steps if len(rows) == len(known_steps) > 1 else []
     over = " over training" if places else ""
-    question = "How many tokens does a step commit? Lines: 95% interval."
+    question = "How many tokens does a step write? Lines: 95% interval."
     yield _measured("alpha", f"α{over}", question, "tokens per step", names, alphas, decimal, places)
     title = f"Difference of α from {base}{over}"
     question = "Is the difference larger than expected by chance? Lines: simultaneous 95% intervals."

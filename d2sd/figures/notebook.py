@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from d2sd.errors import InputError
+from d2sd.errors import require
 from d2sd.figures.viewer import standalone_page
 from d2sd.trace.run import RecordedRun
 from d2sd.trace.stream import EventStream
@@ -69,8 +69,7 @@ def show(trace: Trace | EventStream | str | Path, step: int | None = None, heigh
         live, trace = watch(trace), trace.trace
     run = trace if isinstance(trace, Trace) else load_trace(trace)
     steps = len(run.steps)
-    if step is not None and not 1 <= step <= steps:
-        raise InputError(f"there is no step {step}; this trace has {steps} steps")
+    require(step is None or 1 <= step <= steps, f"there is no step {step}; this trace has {steps} steps")
     title = f"{run.header['method']}, {steps} steps"
     page = standalone_page(RecordedRun.of(run.records()), title, None if step is None else step - 1)
     return NotebookView(run, page, title, height, live)

@@ -8,10 +8,9 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from d2sd.figures.modules import html_page, join_modules, view_script
 from d2sd.figures.style import VIEWER
@@ -42,8 +41,7 @@ def _joined(names: tuple[str, ...]) -> str:
     return "\n".join((VIEWER / name).read_text(encoding="utf-8") for name in names)
 
 
-@dataclass(frozen=True, slots=True)
-class PageRun:
+class PageRun(NamedTuple):
     """A run of a standalone page.
 
     label: name of the run in the list of runs.

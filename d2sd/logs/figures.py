@@ -394,7 +394,7 @@ def of_trace(trace: Trace) -> Figures:
     lengths, reached, drafted = [], Counter[int](), 0
     for step in trace.steps:
         length += len(step.committed)
-        if step.first_draft is not None and step.actual_boundary is not None:
+        if step.first_draft and step.actual_boundary is not None:
             drafted += len(step.first_draft.ids)
             reached.update(range(step.actual_boundary))
             lengths.append((length, step.actual_boundary + 1))

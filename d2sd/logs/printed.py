@@ -79,7 +79,7 @@ class _Row:
 
     def takes(self, form: Form | None, line: str) -> bool:
         """Returns whether a line that could begin a row of ``form`` belongs to this row instead."""
-        if form is None or not self.form.keys:
+        if not form or not self.form.keys:
             return False
         if not form.drafts:  # llama.cpp's examples print two eval times in a row, of drafter and target
             return form.fields is not self.form.before
@@ -129,7 +129,7 @@ def _rows(lines: Iterable[str]) -> Iterator[Figures]:
     timed, previous = set[str](), ""
     for line in _split(lines):
         if line.lstrip().startswith(FENCE):  # the blocks of a pasted thread may be about different runs
-            if row is not None:
+            if row:
                 yield from row.figures()
             row = None
             recent.clear()
@@ -139,29 +139,29 @@ def _rows(lines: Iterable[str]) -> Iterator[Figures]:
             yield from _add_sample(pages, sample)
             continue
         form = form_of(line)
-        if form is not None and TIMED.search(line):
+        if form and TIMED.search(line):
             again, previous = line in timed and line != previous, line
             if again:  # pasted twice
                 continue
             if len(timed) < MOST_TIMED:
                 timed.add(line)
-        if row is not None and row.takes(form, line):
+        if row and row.takes(form, line):
             form = None
-        if row is not None and (form or len(row.lines) > AROUND):
+        if row and (form or len(row.lines) > AROUND):
             # the figures of a request are printed before the figures of its drafts; both belong to one row
             if not (form and not row.form.drafts and set(form.before) & set(row.form.fields)):
                 yield from row.figures()
             row = None
-        if form is not None:
+        if form:
             stated["start"] = stated.get("start", 0) + form.quoted
             row = _Row(form, [line], "\n".join(recent), dict(stated))
             recent.clear()
-        elif row is not None:
+        elif row:
             row.lines.append(line)
-        if form is None or not form.drafts:
+        if not form or not form.drafts:
             recent.append(line)
         stated |= _stated(line)
-    if row is not None:
+    if row:
         yield from row.figures()
     for key, samples in pages.items():
         yield from _page_rows(key, samples)

@@ -191,7 +191,7 @@ def _contradictions(request: Request, stats: Fields, reported: Fields) -> Iterat
     # a whole output has a token from prefill, and each step's accepted and bonus tokens; the text may end within the last step
     length, least = reported["tokens"] if ids is None else len(ids), 1 + sum(accepted[:-1]) + len(accepted)
     if accepted and length is not None and length < least:
-        yield f": {length} output tokens, but the steps committed at least {least}"
+        yield f": {length} output tokens, but the steps wrote at least {least}"
 
 
 # vLLM.

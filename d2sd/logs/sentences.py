@@ -194,7 +194,7 @@ def _shape(source: Figures) -> Iterator[Sentence]:
         )
         yield Sentence(
             f"Acceptance ends at position {last} of {len(shares)}: {rest} drafted positions were never accepted. {count(last, 'drafted token')} "
-            f"per step (γ = {last + 1}) would have committed the same tokens with less work. {chance}",
+            f"per step (γ = {last + 1}) would have written the same tokens with less work. {chance}",
             ("window", "block", "position"),
         )
         return
@@ -247,8 +247,8 @@ def _times(source: Figures) -> Iterator[Sentence]:
     if source.step_seconds and source.token_seconds and source.alpha:
         drafter = f" ({milliseconds(source.draft_seconds)} of it in the drafter)" if source.draft_seconds else ""
         yield Sentence(
-            f"A step takes {milliseconds(source.step_seconds)}{drafter}{source.with_requests} and commits {source.tokens_per_step:.2f} tokens: drafting pays only if plain "
-            f"decoding takes more than {milliseconds(source.token_seconds)} per token."
+            f"A step takes {milliseconds(source.step_seconds)}{drafter}{source.with_requests} and writes {source.tokens_per_step:.2f} tokens: drafting pays only if a "
+            f"token takes more than {milliseconds(source.token_seconds)} one by one."
         )
 
 
@@ -405,7 +405,7 @@ def _with_and_without(source: Figures, sources: Sequence[Figures]) -> Iterator[S
         begin = f"{other.with_requests}, a token".strip(", ").capitalize()
         yield Sentence(
             f"{begin} takes {milliseconds(source.token_seconds)} with drafts and {milliseconds(other.token_seconds)} without: drafting {result}. "
-            f"A step costs as much as {source.step_seconds / other.token_seconds:.2f} plain steps and commits {source.tokens_per_step:.2f} tokens. "
+            f"A step costs as much as {source.step_seconds / other.token_seconds:.2f} one-token passes and writes {source.tokens_per_step:.2f} tokens. "
             "This comparison is valid only if machine, model and kind of prompts were the same."
         )
 

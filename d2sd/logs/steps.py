@@ -93,11 +93,9 @@ def chain_step(
     accepted: int,
     bonus: Token | None,
     *,
-    decided: bool = True,
     in_text: int | None = None,
     confidence: tuple[float, ...] = (),
     alternatives: tuple[tuple[Alternative, ...], ...] = (),
-    seconds: float = 0.0,
     elapsed: float = 0.0,
 ) -> StepDone:
     """Returns the event of a step that drafted and verified a chain of tokens.
@@ -107,32 +105,30 @@ def chain_step(
     position: number of tokens before the anchor.
     accepted: number of ``drafted`` tokens that the target accepted.
     bonus: the token that the target added; None if the text ended before it.
-    decided: whether ``accepted`` is the actual boundary; False if the text ended before the boundary was known.
     in_text: number of accepted tokens that are in the text. It is smaller than ``accepted`` if the text ended within the draft.
         None: all.
     confidence, alternatives: one entry per drafted token, or empty.
-    seconds: duration of the step in seconds.
     elapsed: seconds from the end of prefill to the end of this step.
     """
-    boundary = accepted if drafted and decided else None
+    boundary = accepted if drafted else None
     accepted = accepted if in_text is None else in_text
     ids, texts = tuple(t.id for t in drafted), tuple(t.text for t in drafted)
-    draft = Draft("first", 0, ids, texts, confidence, alternatives) if ids else None
-    nodes = [Node(0, -1, 0, anchor.id, anchor.text, (), "target", "root", None, None, None)]
+    draft = Draft("first", 0, ids, texts, confidence, alternatives) if drafted else None
+    nodes = [Node(0, -1, 0, *anchor, (), "target", "root", None, None, None)]
     for k, token in enumerate(drafted, 1):
         rejected = bonus is not None and k == accepted + 1
         state: State = "accepted" if k <= accepted else "rejected" if rejected else "unreached"
         sure = confidence[k - 1] if confidence else None
-        nodes.append(Node(k, k - 1, k, token.id, token.text, (0,), "first", state, sure, None, None))
+        nodes.append(Node(k, k - 1, k, *token, (0,), "first", state, sure, None, None))
     path = tuple(range(1, accepted + 1))
-    committed = [Committed(drafted[k - 1].id, drafted[k - 1].text, "first", k) for k in path]
+    committed = [Committed(*drafted[k - 1], "first", k) for k in path]
     if bonus is not None:
-        committed.append(Committed(bonus.id, bonus.text, "target", None))
+        committed.append(Committed(*bonus, "target", None))
     choices = tuple(Choice(node, c.token, c.text, None) for node, c in enumerate(committed))
     posterior, full = boundary_posterior(confidence)
     return StepDone(
-        number, anchor.id, anchor.text, position, draft, posterior, full if confidence else 0.0, (), (), tuple(nodes),
-        choices, path, tuple(committed), boundary, StageSeconds(verify=seconds), elapsed,
+        number, *anchor, position, draft, posterior, full if confidence else 0.0, (), (), tuple(nodes),
+        choices, path, tuple(committed), boundary, StageSeconds(), elapsed,
     )  # fmt: skip
 
 
@@ -230,7 +226,7 @@ class Request:
         }  # fmt: skip
         prompt_ids = tuple(self.reply.prompt_token_ids or output.prompt_token_ids or ())
         prompt = tuple(self.prompt_pieces or texts.pieces(prompt_ids, "prompt ids"))
-        first = Committed(tokens[0].id, tokens[0].text, "target", None)
+        first = Committed(*tokens[0], "target", None)
         steps = tuple(self._steps(tokens, len(prompt_ids) or self.prompt_tokens or 0))
         given = (output.text, (output.message or Message()).content, self.reply.content)
         text = next((text for text in given if text is not None and ids is None), "".join(t.text for t in tokens))
@@ -260,7 +256,7 @@ class Request:
                 else ([*tokens_of_step[:in_text], *[NOT_KNOWN] * (d - in_text)], (), ())
             )
             yield chain_step(
-                number, tokens[begin - 1], before + begin - 1, chain, a, tokens_of_step[in_text] if len(tokens_of_step) > in_text else None, in_text=in_text,
+                number, tokens[begin - 1], before + begin - 1, chain, a, next(iter(tokens_of_step[a:]), None), in_text=in_text,
                 confidence=confidence, alternatives=alternatives, elapsed=elapsed,
             )  # fmt: skip
             begin += a + 1

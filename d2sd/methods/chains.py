@@ -67,7 +67,7 @@ DFLASH_RESAMPLE = Method(
 SPECDIFF2_SELECT = Method(
     "specdiff2_select",
     "SpecDiff-2",
-    "K whole drafts sampled from the diffusion drafter are checked together; the longest accepted one is kept.",
+    "K whole drafts sampled from the diffusion drafter are checked together; the longest accepted one is taken.",
     "SpecDiff-2, arXiv 2511.00606",
     BRANCHED,
     draft_samples,

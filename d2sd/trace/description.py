@@ -24,7 +24,7 @@ def describe_step(step: StepDone, steps: int) -> Iterator[str]:
     steps: number of steps of the run.
     """
     yield f"step {step.step + 1} of {steps}: {work(step)}"
-    yield "committed  " + "  ".join(f"{visible(c.text)} ({c.proposer})" for c in step.committed)
+    yield "written  " + "  ".join(f"{visible(c.text)} ({c.proposer})" for c in step.committed)
     yield ""
     yield from _confidences(step)
     for number, branch in enumerate(step.branches, 1):
@@ -108,7 +108,7 @@ def _describe_nodes(chain: list[Node], wanted: str | None) -> str:
     words += f"  {node.proposer} drafter{_probability('', node.drafter_probability)}{_probability(', target', node.target_probability)}"
     if node.target_rank is not None and node.state != "unreached":
         words += f" (rank {node.target_rank + 1})"
-    return words + (f"; the target wanted {visible(wanted)}" if node.state == "rejected" and wanted is not None else "")
+    return words + (f"; the target chose {visible(wanted)}" if node.state == "rejected" and wanted is not None else "")
 
 
 def _probability(name: str, probability: float | None) -> str:
@@ -227,4 +227,4 @@ def work(step: StepDone) -> str:
     """Returns the committed tokens, verified nodes and, if known, time of a step as text."""
     spent = f" in {1e3 * seconds:.1f} ms" if (seconds := step.seconds.total) else ""
     tokens = len(step.committed)
-    return f"{tokens} token{'s' * (tokens != 1)} committed, {len(step.nodes)} nodes verified{spent}"
+    return f"{tokens} token{'s' * (tokens != 1)} written, {len(step.nodes)} nodes verified{spent}"

@@ -292,7 +292,7 @@ class StepDone(Data, frozen=True, tag_field="event", tag=True):
     draws: Items[Draw] = ()
 
     def __repr__(self) -> str:
-        return f"<step {self.step + 1}: {len(self.committed)} tokens committed, {len(self.nodes)} nodes verified>"
+        return f"<step {self.step + 1}: {len(self.committed)} tokens written, {len(self.nodes)} nodes verified>"
 
     def _repr_html_(self) -> str:
         return html_of(self)

@@ -28,7 +28,7 @@ class Totals:
 
     tokens: number of output tokens.
     steps: number of steps.
-    mean_acceptance_length: α, committed tokens per step, including the bonus token.
+    mean_acceptance_length: α, tokens written per step, including the bonus token.
     nodes_per_step: verified tree nodes per step, including the anchor.
     boundary_hit_rate: share of steps whose true boundary was a selected prefix, among the steps with selected prefixes and a rejected
         first-draft token; None without such steps.

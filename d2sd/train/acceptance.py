@@ -90,7 +90,7 @@ class HeldOut:
     ) -> dict[str, float]:
         """Measures drafters during training, with their weights rounded to bfloat16 as in saved drafters. Returns these figures:
 
-        held_out_acceptance_length: α, the number of committed tokens per step.
+        held_out_acceptance_length: α, the number of tokens written per step.
         held_out_draft_length: mean number of accepted drafted tokens per step, without the last step of each text.
         held_out_first_right: share of steps with an accepted drafted token, without the last step of each text.
 
@@ -220,7 +220,7 @@ Trained by `d2sd train pair`.
     rows = [["step", *columns.values()], ["---"] * (len(columns) + 1)]
     rows += [[f"{row['step']:.0f}", *(f"{row[name]:.2f}" for name in columns)] for row in curve]
     table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
-    return f"""{text} α is the number of committed tokens per step, at temperature 0, on the
+    return f"""{text} α is the number of tokens written per step, at temperature 0, on the
 first {plan.tokens_held_out} tokens of answers to prompts that were not trained on. Prompts unlike the training prompts have a lower α.
 
 {table}"""

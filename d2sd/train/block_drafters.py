@@ -8,7 +8,6 @@ drafter uses the target's embedding and LM head. Recipes: DFlash (arXiv 2602.060
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence, Set
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +24,6 @@ from d2sd.folders.drafters import SHARD, save_speculators
 from d2sd.folders.loading import load_drafter, quiet
 from d2sd.nets.drafter import DFlashDraftModel, drafter_config, start_from_target
 from d2sd.nets.layouts import default_target_layers
-from d2sd.nets.models import late_taps
 from d2sd.nets.target import Target
 from d2sd.train.settings import ANCHORS, BETA, PairTraining, Role
 from d2sd.train.text import Responses, frequent_tokens
@@ -86,8 +84,6 @@ def new_drafter(settings: PairTraining, target: Target, data: Responses) -> DFla
     )  # fmt: skip
     plain = DFlashDraftModel(shape).float().to(target.device)
     start_from_target(plain, target.base)
-    if warning := late_taps(plain.target_layer_ids, depth):
-        print(f"Note: this drafter {warning}", file=sys.stderr)
     rank = settings.markov_rank
     vocabulary = settings.draft_vocab_size or (VOCABULARY if rank and size > VOCABULARY else None)
     if not vocabulary and not rank:
@@ -360,7 +356,7 @@ def mask_id(target: Target, written: Set[int], text: str | None) -> int:
 
     written: ids of the tokens in the responses.
     text: the mask token as text; None: the tokenizer's mask token. If the tokenizer has none, the first unused special token is
-        chosen, or else the last unused token, and the choice is printed.
+        chosen, or else the last unused token.
 
     Raises ``InputError`` if this token cannot be the mask token, or if no token is unused.
     """
@@ -379,8 +375,6 @@ def mask_id(target: Target, written: Set[int], text: str | None) -> int:
     if name is None:
         free = vocabulary[spare[0]] if spare else next((n for n in reversed(range(size)) if n not in used), size)
         require(free < size, "the responses contain every token of this target, so no token is left for the mask")
-        text = tokenizer.convert_ids_to_tokens(free)
-        print(f"The mask token is {text!r} ({free}), which occurs in no text.", file=sys.stderr)
         return int(free)
     such = f", such as {' or '.join(spare[:PROPOSED])}" if spare else ""
     advice = f"choose an unused token with --mask-token{such}"

@@ -31,6 +31,7 @@ from d2sd.folders.fingerprint import fingerprint
 from d2sd.folders.loading import load_target
 from d2sd.folders.model_sets import FOLDERS, named_from
 from d2sd.folders.weights import weights_digest
+from d2sd.nets.models import late_taps
 from d2sd.trace.files import write_whole
 from d2sd.trace.text import duration
 from d2sd.train.acceptance import (
@@ -268,12 +269,16 @@ class PairRun(State):
         """Makes the drafters, and computes the target's features of all responses, unless they are computed in each step."""
         settings, target, data, tokens = self._settings, self.target, self.data, int(self.data.lengths.sum())
         self.drafters, self._objective = drafters_of(settings, target, data)
-        self._drafter = next(iter(self.drafters.values()))
-        self._mark = fingerprint(str(settings.target), target.tokenizer, target.config, self._drafter)
+        self._drafter = drafter = next(iter(self.drafters.values()))
+        mask = drafter.mask_token_id
+        print(f"The mask token is {target.tokenizer.convert_ids_to_tokens(mask)!r} ({mask}).", file=sys.stderr)
+        if warning := late_taps(drafter.target_layer_ids, target.config.num_hidden_layers):
+            print(f"Note: this drafter {warning}", file=sys.stderr)
+        self._mark = fingerprint(str(settings.target), target.tokenizer, target.config, drafter)
         stored = settings.responses is None or self.plan.tokens >= tokens
         if stored:
             print(f"Computing the target’s features of {tokens:,} tokens{' again' if done else ''}.", file=sys.stderr)
-        self._features = Features(target, self._drafter.target_layer_ids, data, store=stored)
+        self._features = Features(target, drafter.target_layer_ids, data, store=stored)
         self.validation = min(VALIDATION, len(data.ids) // 10)
         if self.validation < 2 * FEWEST_JUDGED or "first" not in self.drafters:
             self.validation = 0  # too few to fit and judge a temperature, so train on all responses

@@ -14,7 +14,7 @@ from app.learn.tab import tour
 from d2sd import METHODS, DecodeConfig, StepDone
 from d2sd.replay.outcomes import recorded_config
 from d2sd.trace.metrics import boundary_hit
-from d2sd.trace.run import OF_PAGE, RecordedRun
+from d2sd.trace.run import OF_PAGE, RecordedRun, unpack_line
 from tests.scripts.node import chapters_of
 
 
@@ -74,7 +74,9 @@ def test_tokens_with_fewer_redrafts_equal_those_of_the_engine():
 
 def test_packed_tour_is_recorded_run_with_outcomes(recorded):
     data = json.loads(zlib.decompress(base64.b64decode(tour(None)), -zlib.MAX_WBITS))
-    lines = data["lines"].splitlines()
+    head, *entries = data["lines"].splitlines()
+    assert json.loads(head)["recorded"] is True
+    lines = [line for entry in entries for line in unpack_line(entry).split("\n")]
     assert [line for line in lines if not line.startswith(OF_PAGE)] == presets.opening().lines()
     assert len(lines) == len(presets.opening().lines()) + len(recorded.steps) + 1  # the replays
     chat = recorded.header["models"]["preset"] == presets.FIRST

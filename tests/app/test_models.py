@@ -67,10 +67,11 @@ def test_list_of_models_says_why_some_cannot_run(monkeypatch):
     monkeypatch.setattr(models.torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(models, "hub_answers", lambda: True)
     monkeypatch.setattr(machine, "memory", lambda: 16e9)
+    monkeypatch.setattr(models, "_bandwidth", lambda *_: 2e10)
     labels = {value: label for label, value in model_choice.model_picker().choices}
     assert labels["tiny"] == "tiny (bundled)"
     assert labels[presets.DSPARK] == presets.DSPARK
-    assert labels["Qwen/Qwen3-4B"] == "Qwen/Qwen3-4B (on the CPU: slow)"
+    assert labels["Qwen/Qwen3-4B"] == "Qwen/Qwen3-4B (about 400 ms a token on this CPU)"
     why = "its weights take 16 GB, and this machine has no CUDA GPU and only 16 GB of free memory"
     assert labels[LARGE] == f"{LARGE} ({why})"
     with pytest.raises(InputError, match=f"^{LARGE}: {why}; choose other models$"):
@@ -81,7 +82,9 @@ def test_target_that_is_not_downloaded_is_offered_but_refused(monkeypatch, tmp_p
     monkeypatch.setenv("D2SD_HOME", str(tmp_path))
     labels = {value: label for label, value in model_choice.model_picker().choices}
     assert labels["smollm2"] == "SmolLM2-135M-Instruct (not downloaded yet)"
-    with pytest.raises(InputError, match="SmolLM2-135M-Instruct is not downloaded yet; get it first, or choose tiny"):
+    with pytest.raises(
+        InputError, match="SmolLM2-135M-Instruct is not downloaded yet; get it first, or choose other models"
+    ):
         models.engine(model_set("smollm2"))
 
 

@@ -77,9 +77,9 @@ def test_finding_claims_no_more_than_intervals(tokens, speed, title, more):
 
 def test_finding_about_different_texts_or_without_times_has_no_steps_and_no_times():
     title, more = finding(
-        compared((2, 4), (10, 90)), ("Plain decoding", "D²SD"), (24, 14), (None, 28.9), False, OTHER_MACHINE
+        compared((2, 4), (10, 90)), ("One by one", "D²SD"), (24, 14), (None, 28.9), False, OTHER_MACHINE
     )
-    assert (title, more) == ("D²SD writes 3.0 more tokens a step than plain decoding.", "")
+    assert (title, more) == ("D²SD writes 3.0 more tokens a step than one by one.", "")
 
 
 def test_pair_of_recorded_race_has_finding_rows_and_settings():

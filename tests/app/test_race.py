@@ -64,7 +64,7 @@ def test_race_runs_methods_in_order_with_status_and_ends_with_notes(monkeypatch)
     warming = dict.fromkeys(
         (s.status.split(",")[0], len(s.lanes)) for s in states if "warming" in s.status and "again" not in s.status
     )
-    assert [*warming] == [("1 of 2: Plain decoding", 0), ("2 of 2: D²SD", 1)]
+    assert [*warming] == [("1 of 2: One by one", 0), ("2 of 2: D²SD", 1)]
     assert (states[-1].status, states[-1].methods) == ("", ("autoregressive", "d2sd"))
     assert [u.note for u in updates if u.note] == ["Drafter late reads layer 5."]
 
@@ -149,7 +149,7 @@ def test_disturbed_race_lanes_are_run_again(monkeypatch):
     monkeypatch.setattr(race, "_run", disturbing)  # plain decoding comes first and is disturbed
     last = run(["autoregressive", "dflash"])[-1].value
     again = [title.partition(" again")[0] for title in runs[2:]]
-    assert again == ["Plain decoding", "DFlash"]
+    assert again == ["One by one", "DFlash"]
     assert not any(figures.disturbed for figures in race.lane_figures(last))
 
 

@@ -10,6 +10,7 @@ from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 import d2sd
 from app import presets
+from app.methods import ordered
 from tests.chromium import new_page
 
 PHONE = {"width": 390, "height": 844}
@@ -110,7 +111,7 @@ def choose_from(page: Page, elem_id: str, label: str) -> None:
 
 
 def choose_method(page: Page, method: str) -> None:
-    choose_from(page, "method", d2sd.METHODS[method].name)
+    choose_from(page, "method", next(title for title, name in ordered(d2sd.METHODS) if name == method))
 
 
 def start(page: Page, prompt: str, tokens: int | None = None) -> str:

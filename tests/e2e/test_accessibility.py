@@ -64,7 +64,7 @@ def test_tab_has_no_serious_violation(module_page: Page, tab: str):
         measure_what(module_page, "The run in Explore")
         drawn_figure(module_page, "uniform")
     assert severe(module_page) == []
-    for name, part in (("why?", ".pays"), ("Details", "#details")) if tab == "Explore" else ():
+    for name, part in (("When does it pay?", ".pays"), ("Details", "#details")) if tab == "Explore" else ():
         opener = module_page.locator("#explorer").get_by_role("button", name=name)
         opener.click()
         assert severe(module_page, part) == []
@@ -77,12 +77,14 @@ def test_tab_has_no_serious_violation(module_page: Page, tab: str):
 def test_phone_shows_everything_in_one_column(phone: Page):
     # the drawing is close below the buttons, and the first rejected node is in view, not only the root
     tree = phone.locator("#tree").bounding_box()
-    assert tree["y"] < 640
+    assert tree["y"] < 720
     wrong = phone.locator("#tree g.node[data-state='rejected']").first
     box = wrong.bounding_box()
     assert tree["x"] < box["x"] < tree["x"] + tree["width"] - box["width"]
     wrong.locator(".shape").tap(force=True)  # a tap opens the card
-    expect(phone.locator("#explorer .tip")).to_contain_text("Rejected")
+    expect(phone.locator("#explorer #details")).to_contain_text("Rejected")
+    expect(phone.locator("#explorer #details")).to_be_in_viewport()
+    expect(phone.locator("#explorer .tip")).to_be_hidden()
     expect(phone.locator("#method")).to_be_hidden()  # in the drawer, which is closed at first
     unfold(phone)
     expect(phone.locator("#method")).to_be_visible()

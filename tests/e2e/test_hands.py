@@ -135,7 +135,7 @@ def test_click_in_the_middle_of_a_control_meets_it_offline(browser, class_file, 
     page.keyboard.press("t")
     resized(page, size)
     assert covered(page) == []
-    for name in ("Share ▾", "why?"):
+    for name in ("Share ▾", "When does it pay?"):
         page.locator("#explorer").get_by_role("button", name=name).click()
         resized(page, size)
         assert covered(page) == [], name
@@ -174,8 +174,8 @@ def test_play_starts_at_its_middle_and_an_interrupted_step_leaves_nothing_behind
     perform(pressed, ("press", ".play", 0.5))
     expect(pressed.locator(".play")).to_have_attribute("aria-label", "Pause")
     expect(pressed.locator("section.explorer")).to_have_attribute("data-stage", "draft")
-    # in the middle of the step: to its end, to another step, into the quiz, to whole branches, presented, to the next step
-    for key in [*"4516", "ArrowRight", "3", "q", "q", "w", "t", "ArrowRight", "2", "Escape"]:
+    # in the middle of the step: to its end, to another step, into the quiz, to whole branches, presented, to the next step, out
+    for key in [*"4516", "ArrowRight", "3", "q", "q", "w", "t", "ArrowRight", "2", "Escape", "Escape"]:
         key = f"Shift+Digit{key}" if key.isdigit() else key
         perform(pressed, ("key", key))
         assert hands.hands.difference() == []
@@ -183,6 +183,22 @@ def test_play_starts_at_its_middle_and_an_interrupted_step_leaves_nothing_behind
         perform(pressed, action)
         assert hands.hands.difference() == []
     assert pressed.locator(".tok:is(.ahead, .coming)").count() == 0
+    hands.close()
+
+
+def test_typed_draft_looks_the_same_after_other_steps_and_on_a_fresh_page(browser, file):
+    hands = OfflineHands(browser, file, (1440, 900))
+    pressed = hands.hands.pressed
+    # typed, answered, another step, back, whole branches, in the middle of playing, at the end
+    actions = [
+        ("type", "The cat 😀 <b>"),
+        *(("key", key) for key in ["Enter", "ArrowRight", "ArrowLeft", "w", "Shift+Digit4", "Escape"]),
+    ]
+    for action in [("key", "b"), *actions]:
+        perform(pressed, action)
+        assert hands.hands.difference() == [], action
+    expect(pressed.locator("#tree .node.yours")).to_have_count(4)
+    assert hands.errors == []
     hands.close()
 
 
@@ -215,7 +231,7 @@ def test_run_started_in_the_middle_of_another_looks_like_that_run_on_a_fresh_pag
     expect(pressed.locator(".flyer").first).to_be_attached()
     start(pressed, "One day, a small dog", 40)
     finished(pressed)
-    expect(pressed.locator(".gist")).to_have_text(re.compile("one by one|cleanly"))  # its speed arrives last
+    expect(pressed.locator(".verdict")).to_have_text(re.compile("one by one|cleanly"))  # its speed arrives last
     assert pressed.locator(".flyer").count() == 0
 
     def same() -> None:

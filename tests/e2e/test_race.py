@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app import presets
-from app.methods import lane_title
+from app.methods import lane_title, ordered
 from app.race.run import recorded_race
 from tests.e2e.driving import choose_from, fold, open_tab, set_number, unfold, view, window
 
@@ -36,7 +36,7 @@ def replayed(browser, address: str):
 
 
 def choose(page: Page, *methods: str) -> None:
-    names = [lane_title(method) for method in methods]
+    names = [title for title, _ in ordered(methods)]
     unfold(page)
     for label in page.locator("#race-methods label:visible").all():
         label.locator("input").set_checked((label.text_content() or "").strip() in names)
@@ -100,7 +100,7 @@ def test_recorded_race_without_motion_shows_end_and_costs(shown: Page):
     words = "".join(page.locator("#race .piece").all_text_contents())
     assert words == race.lanes[race.methods.index("d2sd")].trace.text
     rows = page.locator("#race .costs .bar-row")
-    costs = page.locator("#race .figures td[data-name='A step costs']").all_text_contents()[1:]
+    costs = page.locator("#race .figures td[data-name='One-token passes']").all_text_contents()[1:]
     assert rows.locator(".value b").all_text_contents() == costs
     page.locator("#race-pays").click()
     expect(page.locator("#learn .words > h3")).to_have_text("When does it pay?")
@@ -125,7 +125,7 @@ def test_text_between_two_lanes_is_framed_by_pointer_keys_and_choice(shown: Page
     page.locator("#race .piece").nth(3).hover()
     expect(told).not_to_contain_text("DFlash needed three steps")
     page.locator("#race .track[data-method=autoregressive] .name").click()  # replaces the lane that was chosen first
-    expect(page.locator("#race h2.result")).to_have_text("D²SD needs 14 steps where plain decoding needs 110.")
+    expect(page.locator("#race h2.result")).to_have_text("D²SD needs 14 steps where one by one needs 110.")
     page.locator("#race .about button").last.click()
     expect(view(page)).to_be_visible()
     expect(view(page)).to_have_attribute("data-pinned", re.compile(r"\d"))
@@ -139,7 +139,7 @@ def test_own_race_is_drawn_after_mistake(module_page: Page):
     race.locator("#prompt textarea").fill(PROMPT)
     choose(race, "autoregressive", "d2sd")
     set_number(race, "max-tokens", 24)
-    race.locator("#prompt textarea").press("Shift+Enter")  # presses the main button of the tab
+    race.locator("#prompt textarea").press("Enter")  # presses the main button of the tab
     expect(race.locator("#race .title")).to_have_text("Your race.")
     expect(race.locator("#race .figures tr[data-method=d2sd] .same")).to_have_text("✓")
 

@@ -14,6 +14,7 @@ from tests.e2e.driving import (
     finished,
     fold,
     measure_what,
+    opened,
     reopened,
     start,
     unfold,
@@ -77,6 +78,15 @@ def test_listed_runs_are_renamed_and_saved(own: Page):
     own.locator("#runs li input[type=text]").press("Enter")
     expect(row.locator("b")).to_contain_text("<img src=x>")
     assert recorded.evaluate("(row, before) => row === before", before)  # a click on it may have begun
+
+
+def test_class_file_can_be_made_of_a_single_run(empty: Page, address: str):
+    opened(empty, address)
+    assert rows(empty).count() == 1
+    assert not empty.get_by_role("button", name=re.compile("Save all|Side by side")).count()
+    with empty.expect_download() as started:
+        empty.get_by_role("button", name="Class file").click()
+    assert presets.opening().header["run"] in started.value.path().read_text(encoding="utf-8")
 
 
 def test_runs_of_the_list_replace_the_race_and_open_at_a_step(own: Page):

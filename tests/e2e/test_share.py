@@ -62,8 +62,9 @@ def test_link_to_recorded_run_selects_step_and_node(page: Page, address: str):
     expect(problem(page)).to_be_hidden()
     page.evaluate("location.hash = 'draft=1&step=2&beat=1.5'")
     asked = page.locator("#explorer .typed")
-    expect(asked.locator(".said")).to_contain_text("Step 2: what comes next?")
-    expect(asked.locator(".facts-of")).to_have_text("To beat: 1.50 accepted tokens per step.")
+    expect(page.locator("#text .typing")).to_be_visible()
+    expect(view(page)).to_have_attribute("data-step", "1")
+    expect(asked.locator(".said")).to_have_text("To beat: 1.50 accepted tokens a step.")
 
 
 def test_link_fills_controls_and_run_selects_step(empty: Page, address: str):
@@ -157,7 +158,7 @@ def test_upload_shows_readable_traces_and_refuses_others(module_page: Page):
     finished(page)
     expect(problem(page)).to_be_hidden()
     assert output_text(page) == before[1]
-    expect(page.locator("#explorer .recording")).to_have_text("Opened from mine.jsonl.gz.")
+    expect(page.locator("#explorer .verdict")).to_contain_text("opened from mine.jsonl.gz.")
     assert share(page, "JSONL") == trace
 
 
@@ -170,9 +171,9 @@ def test_opened_server_log_is_judged_by_its_own_figures(module_page: Page):
     reply = {"metrics": {"speculative_decoding": stats, "generation_time_ms": 1200.0}}
     upload(page, "reply.json", json.dumps(reply).encode())
     expect(view(page)).to_have_attribute("data-steps", "40")
-    page.get_by_role("button", name="why?").click()
+    page.get_by_role("button", name="When does it pay?").click()
     box = page.locator(".pays:visible")
-    expect(box).to_contain_text("drafting pays only if plain decoding takes more than 10.")
+    expect(box).to_contain_text("drafting pays only if a token takes more than 10.")
     expect(box).not_to_contain_text("H200", use_inner_text=True)
     page.keyboard.press("Escape")
 

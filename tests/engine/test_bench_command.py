@@ -105,7 +105,7 @@ def test_bench_cpu_writes_tables_with_provenance(tmp_path, capsys):
     assert main(["bench", "cpu", "--repeats", "1", "--context", "40", "--out", str(tmp_path / "out")]) == 0
     result = json.loads((tmp_path / "out" / "cpu.json").read_text())
     assert [row["pass"] for row in result["rows"]] == [
-        "plain step", "draft of γ = 16", "tree of 4", "tree of 8", "tree of 16", "tree of 24"
+        "one-token pass", "draft of γ = 16", "tree of 4", "tree of 8", "tree of 16", "tree of 24"
     ]  # fmt: skip
     assert result["context"] == 40
     assert result["provenance"]["argv"][:2] == ["bench", "cpu"]

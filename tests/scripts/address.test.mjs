@@ -295,11 +295,15 @@ test("Forward before the run of Back arrives requests its own run and adds no en
 
 test("readAddress reads valid fields and ignores invalid ones", () => {
   assert.deepEqual(
-    readAddress("run=2&step=10&node=bonus&chapter=4&quiz=1&beat=1.5&embed=1&theme=dark&trace=/a.jsonl"),
+    readAddress(
+      "run=2&step=10&node=bonus&stage=doubt&present=1&chapter=4&quiz=1&beat=1.5&embed=1&theme=dark&trace=/a.jsonl",
+    ),
     {
       run: 2,
       step: 10,
       node: "bonus",
+      stage: "doubt",
+      present: true,
       chapter: 4,
       game: "quiz",
       beat: 1.5,
@@ -313,6 +317,8 @@ test("readAddress reads valid fields and ignores invalid ones", () => {
     run: null,
     step: null,
     node: null,
+    stage: "",
+    present: false,
     chapter: null,
     game: "",
     beat: null,
@@ -338,6 +344,7 @@ test("withFields changes the given fields only", () => {
 test("fields after # move into the query and remove the fields that they replace", () => {
   assert.equal(queryOfHash("section", "?step=1"), null);
   assert.equal(queryOfHash("step=4&theme=dark", "?tab=learn&stop=2&model=tiny"), "model=tiny&step=4&__theme=dark");
+  assert.equal(queryOfHash("step=4", "?step=2&stage=doubt&present=1"), "step=4&present=1");
   assert.equal(queryOfHash("draft=1", "?quiz=1&beat=2&step=3"), "step=3&draft=1");
   assert.equal(queryOfHash("chapter=5", "?tab=explore&step=2&stop=3"), "step=2&chapter=5");
 });

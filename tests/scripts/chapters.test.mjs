@@ -124,18 +124,18 @@ test("chapters contain the numbers of the step and its run", () => {
     words(told["One by one"]),
     /After “So” it writes these four tokens in four passes, .* took 10\.0 ms, so four passes take 40\.0 ms/,
   );
-  assert.match(words(told["Guess ahead"]), /guesses four tokens in one pass \(4\.00 ms\)/);
+  assert.match(words(told["Guess ahead"]), /guesses four tokens at once \(4\.00 ms\)/);
   assert.deepEqual(numbers(told["Guess ahead"]), { guessed: "“a” “b↵” “x” “y”" });
   assert.match(equation(told["Guess ahead"]), /γ = 5$/);
   assert.match(
     words(told.Doubt),
-    /all tokens before the place are right and the next token is wrong\. Expected: 72% after the second token, 10% before the first\. .* the two likeliest places\./,
+    /all tokens before the place are accepted and the next token is rejected\. Expected: 72% after the second token, 10% before the first\. .* the two likeliest places\./,
   );
-  assert.match(words(told.Prepare), /^A second drafter starts from two places, in one batch \(5\.20 ms\)\./);
+  assert.match(words(told.Prepare), /^A second drafter starts from two places at once \(5\.20 ms\)\./);
   assert.deepEqual(numbers(told.Prepare), {
     "K, re-drafts": 2,
-    "tokens kept by each": "2, 0",
-    "repeat the first draft": "keeps 0: same up to token 1",
+    "each starts after token": "2, 0",
+    "repeat the first draft": "after 0: same up to token 1",
   });
   assert.match(words(told.Merge), /^The three drafts .* “So” and 10 tokens become a tree of 6 nodes\./);
   assert.match(
@@ -143,14 +143,14 @@ test("chapters contain the numbers of the step and its run", () => {
     /reads all 6 tokens in one pass \(20\.0 ms\)\. .* The first draft broke after the second token, the likeliest place\. That makes four tokens: 2 from the first draft, 1 from a second draft/,
   );
   assert.deepEqual(numbers(told["One pass"]), { "first draft + other drafts + bonus": "2 + 1 + 1 = 4" });
-  assert.equal(told["What it buys"].title, "Four tokens in one step");
+  assert.equal(told["What it buys"].title, "Four tokens in one pass");
   assert.match(
     words(told["What it buys"]),
-    /brings 3\.5 tokens and takes as long as 1\.8 passes over one token: 2\.0 times as fast as one by one.* 6 tokens took 2\.0 times as long/,
+    /writes 3\.5 tokens and takes as long as 1\.8 one-token passes: 2\.0 times as fast as one by one/,
   );
   assert.match(
     words(told["When it pays"]),
-    /On a large GPU .*: 6 tokens cost 1\.1 passes\. .*: in this step, 6 tokens cost 2\.0 passes\. A step pays if/,
+    /On a large GPU .*: 6 tokens cost 1\.1 one-token passes\. .*: in this step, 6 tokens cost 2\.0 one-token passes\. A step pays if/,
   );
 });
 
@@ -178,7 +178,7 @@ test("methods with fewer parts have fewer chapters, which play to the end", () =
   const resampled = raw().branches.map((branch) => ({ ...branch, drafter: "first", prefix: 0 }));
   assert.match(
     words(chapters(step({ branches: resampled, selected_prefixes: [] })).Prepare),
-    /drawn from the same pass/,
+    /drawn from the same draft pass/,
   );
 });
 
@@ -192,7 +192,7 @@ test("chapters leave out times that were not measured", () => {
 test("a sampled step speaks of draws", () => {
   const told = chapters(step({}, { sampled: true }));
   assert.match(equation(told["One pass"]), /a sample of/);
-  assert.match(words(told["What it buys"]), /only tokens that the large model itself draws are kept/);
+  assert.match(words(told["What it buys"]), /only tokens that the large model itself draws are accepted/);
 });
 
 test("fewer re-drafts leave more of a node budget to the first draft", () => {

@@ -41,7 +41,7 @@ test("stepSentence counts consecutive lower-ranked choices together", () => {
   raw.actual_boundary = 0;
   assert.equal(
     stepSentence(stepOf(raw)),
-    "Four tokens in one pass. 3 from the drafter’s lower-ranked choices and 1 from the large model itself; the first guess was already wrong.",
+    "Four tokens in one pass. 3 from the drafter’s lower-ranked choices and 1 from the large model itself; the first guess was rejected.",
   );
 });
 
@@ -51,7 +51,7 @@ test("stepSentence does not call a first token wrong if the node budget left it 
   const said = (more) => stepSentence(stepOf({ ...raw, ...more }));
   assert.equal(
     said({}),
-    "One token: no gain this time. The only token is from the large model itself: the first guess was already wrong.",
+    "One token: no gain this time. The only token is from the large model itself: the first guess was rejected.",
   );
   assert.match(
     said({ nodes, actual_boundary: null }),
@@ -59,7 +59,7 @@ test("stepSentence does not call a first token wrong if the node budget left it 
   );
   assert.equal(
     said({ nodes, first_draft: null, actual_boundary: null, accepted: [] }),
-    "One token in one pass. The only token is from the large model itself: plain decoding drafts nothing.",
+    "One token in one pass. The only token is from the large model itself: nothing was drafted.",
   );
 });
 
@@ -109,7 +109,7 @@ test("runWords names method, model, and a drafter other than the model's default
   );
   assert.equal(
     of({ method: "autoregressive", models: { ...models, first_drafter: "run/step-200" } }, false),
-    "Plain decoding on tiny",
+    "One by one on tiny",
   );
   assert.equal(of({ method: "", models: {} }), "run");
 });
@@ -196,7 +196,7 @@ test("a repaired step names the tokens that re-drafts added, and its boundary", 
   assert.equal(stepSummary(step, 6), `Step 1 of 6. ${stepSentence(step)} ${boundaryWords(step)}`);
   assert.match(
     nodeSentence(step, step.nodes.get(3)),
-    /^Rejected: the large model wanted “u3” \(p\u00a0=\u00a0\.81\)\.$/,
+    /^Rejected: the large model chose “u3” \(p\u00a0=\u00a0\.81\)\.$/,
   );
   const [found, missed, all] = ["found", "missed", "all"].map((verdict) => boundaryWords({ ...step, verdict }));
   assert.match(found, /the likeliest place: a second draft started there, but added nothing\.$/);

@@ -2,18 +2,27 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fateOf } from "../../assets/viewer/explain.js";
-import { Guessing, QuizView, askedStep, draftedNode, guessableSteps, quizVerdict } from "../../assets/viewer/quiz.js";
+import {
+  Guessing,
+  QuizView,
+  askedStep,
+  draftedNode,
+  guessableSteps,
+  handsWords,
+  quizVerdict,
+} from "../../assets/viewer/quiz.js";
 import { State } from "../../assets/viewer/state.js";
+import { nodeOf, typedNodes } from "../../assets/viewer/step.js";
 import {
   TypedView,
   agreeing,
   asText,
   compared,
-  drafterSentence,
   scoreSentence,
   spaced,
-  typedSentence,
+  typedHeadline,
 } from "../../assets/viewer/typed.js";
+import { plain } from "../../assets/viewer/words.js";
 import { stepLine, stepOf } from "./fixtures.mjs";
 
 test("the quiz asks about drafted steps with a known boundary and judges the guess", () => {
@@ -27,20 +36,32 @@ test("the quiz asks about drafted steps with a known boundary and judges the gue
     [0, 2],
   );
   const step = { boundary: 2, draft: { texts: [" I", " will", " help", "I"] }, selected: [2, 0], random: false };
-  assert.deepEqual(quizVerdict(step, 3), {
+  assert.deepEqual(quizVerdict(step, [3]), {
     right: true,
     byFlag: true,
-    words: "Right: the first wrong token was “help”. The drafter expected this too.",
+    words: "Right: “help” was rejected. The drafter expected this too.",
   });
   assert.equal(
-    quizVerdict({ ...step, boundary: 1, selected: [4] }, 3).words,
-    "You chose “help”; the first wrong token was “will”. The drafter expected no wrong token.",
+    quizVerdict({ ...step, boundary: 1, selected: [4] }, [3]).words,
+    "You chose “help”; “will” was rejected. The drafter expected no rejection.",
   );
   assert.equal(
-    quizVerdict({ ...step, boundary: 4, random: true, draft: { texts: ["a", "b", "a"] } }, 3).words,
-    "You chose “a” (3); no token was wrong.",
+    quizVerdict({ ...step, boundary: 4, random: true, draft: { texts: ["a", "b", "a"] } }, [3]).words,
+    "You chose “a” (3); no token was rejected.",
   );
-  assert.match(quizVerdict(step, 5).words, /^You chose none; the first wrong/);
+  assert.match(quizVerdict(step, [5]).words, /^You chose none; “help” was rejected/);
+});
+
+test("votes are told with the most first", () => {
+  const step = { boundary: 1, draft: { texts: [" I", " will", " help"] }, selected: [], random: false };
+  const votes = [3, 2, 4, 3, 4, 3];
+  assert.equal(handsWords(step, votes), "3 for “help”, 2 for none, 1 for “will”");
+  assert.equal(handsWords(step, []), "");
+  assert.deepEqual(quizVerdict(step, votes, true), {
+    right: false,
+    byFlag: false,
+    words: "3 for “help”, 2 for none, 1 for “will”. “will” was rejected.",
+  });
 });
 
 test("a question shows the first draft only, and nothing that tells its fate", () => {
@@ -77,6 +98,28 @@ test("the quiz hides the text of the asked step and later ones, or only of later
     [of(true, true, 3), of(true, false, 3), of(false, false, 3), of(true, false, null)],
     [3, 4, null, null],
   );
+});
+
+test("with Hands a digit counts a vote at once, Backspace takes it back, and Enter reveals", () => {
+  const step = { index: 0, drafted: 15, boundary: 0, selected: [], draft: { texts: Array(15).fill("a") } };
+  const store = { step: () => step, summaries: [{ boundary: 0 }, { boundary: 0 }], length: 2 };
+  const state = new State(store, () => {}, { game: "quiz", resting: 0 });
+  const quiz = Object.assign(Object.create(QuizView.prototype), { name: "quiz", store, state });
+  assert.equal(quiz.takeBack(), false); // votes are not counted
+  state.set({ hands: true });
+  quiz.enter(1); // no votes to reveal
+  for (const digit of [1, 1, 0, 2]) quiz.type(digit);
+  assert.deepEqual(state.now.votes, [1, 1, 16, 2]);
+  quiz.takeBack();
+  quiz.guess(12);
+  assert.deepEqual(state.now.votes, [1, 1, 16, 12]);
+  assert.match(quiz.question.more, /^2 for “a” \(1\), 1 for none, 1 for “a” \(12\)$/);
+  quiz.enter(12);
+  assert.equal(state.now.answers.quiz[0].right, true); // the place with the most votes
+  quiz.type(3); // after the answer nothing is counted
+  assert.equal(state.now.votes.length, 4);
+  state.pin(1);
+  assert.deepEqual([state.now.votes, state.now.hands], [[], true]);
 });
 
 test("draftedNode moves along the first draft, accepted or not", () => {
@@ -142,60 +185,72 @@ test("spaced adjusts the leading space, and asText reads ␣ and ↵ as whitespa
 });
 
 test("compared judges typed words by the recorded text when there is no server", () => {
-  assert.deepEqual(compared(PIECES, "with 24 dogs", 15), {
-    tokens: [" with", " 24", " dogs"].map((t) => ({ text: t, p: null })),
+  assert.deepEqual(compared(PIECES, "with 24 dogs run", 15), {
+    tokens: [" with", " 24", " dogs", " run"].map((t) => ({ text: t, p: null })),
     accepted: 2,
     wanted: " shells",
-    cut: false,
+    cut: 0,
   });
-  assert.deepEqual(compared(PIECES, "with 24 shells", 2), {
+  assert.deepEqual(compared(PIECES, "with 24 shells or", 2), {
     tokens: [" with", " 24"].map((t) => ({ text: t, p: null })),
     accepted: 2,
     wanted: " shells",
-    cut: true,
+    cut: 2,
   });
   assert.equal(compared(PIECES, "dog", 15).accepted, 0);
-  const over = compared([" end"], "end of it", 15);
-  assert.deepEqual([over.accepted, over.wanted], [1, null]);
-  assert.equal(typedSentence(over), "1 of your 2 tokens was accepted; there the recorded text ends.");
+  const over = compared([" end"], "end of", 15);
+  assert.deepEqual([over.accepted, over.tokens.length, over.wanted], [1, 2, null]);
 });
 
-test("typedSentence counts accepted tokens and names the token that the large model wanted", () => {
-  const tokens = [{}, {}, {}];
+test("typedHeadline says how many tokens of each draft were accepted, and what the large model chose", () => {
+  const said = (fields, first, all) => {
+    const { title, pieces } = typedHeadline(
+      { tokens: [{}, {}, {}], accepted: 2, wanted: " on", cut: 0, ...fields },
+      first,
+      all,
+    );
+    return `${title} ${plain(pieces)}`;
+  };
   assert.equal(
-    typedSentence({ tokens, accepted: 2, wanted: " on", cut: false }),
-    "2 of your 3 tokens were accepted; then the large model wanted “␣on”.",
+    said({}, 4, 8),
+    "You: two accepted. The first draft: four. Then the large model chose “on”. The whole tree: eight.",
   );
-  assert.equal(
-    typedSentence({ tokens, accepted: 0, wanted: " on", cut: false }),
-    "None of your 3 tokens were accepted; the large model wanted “␣on”.",
-  );
+  assert.equal(said({ accepted: 0 }, 0, 0), "You: none accepted. The first draft: none. The large model chose “on”.");
   assert.match(
-    typedSentence({ tokens, accepted: 3, wanted: " on", cut: true }),
-    /^All 3 of your tokens were accepted; the large model continues with “␣on”\. The rest did not fit/,
+    said({ accepted: 3, cut: 2 }, 3, 3),
+    /^You: three accepted.* Then the large model continues with “on”\. 2 more tokens did not fit into the draft\.$/,
   );
-  assert.equal(
-    drafterSentence("first drafter", { drafted: 15, boundary: 4 }, 8),
-    "First drafter: 4 of 15 tokens accepted. With the whole tree of the step: 8.",
-  );
-  assert.equal(drafterSentence("draft model", { drafted: 4, boundary: 4 }, 4), "Draft model: 4 of 4 tokens accepted.");
+  assert.match(said({ wanted: null }, 1, 1), /first draft: one\. There the recorded text ends\.$/);
 });
 
-test("scoreSentence compares the user with the drafter and the whole tree", () => {
+test("typedNodes are a chain from the anchor, named by their fate", () => {
+  const tokens = [" will", "😀", "<b>", "x"].map((text) => ({ text, p: 0.5 }));
+  const nodes = typedNodes({ tokens, accepted: 2, wanted: " on" });
+  assert.deepEqual(
+    [...nodes.values()].map(({ id, parent, depth, name }) => [id, parent, depth, name]),
+    [
+      ["you 1", 0, 1, "you: “will”, accepted"],
+      ["you 2", "you 1", 2, "you: “😀”, accepted"],
+      ["you 3", "you 2", 3, "you: “<b>”, rejected"],
+      ["you 4", "you 3", 4, "you: “x”, not reached"],
+    ],
+  );
+  assert.equal(nodeOf({ nodes: new Map(), yours: { nodes } }, "you 3").text, "<b>");
+  assert.equal(typedNodes({ tokens, accepted: 3, wanted: null }).get("you 4").state, "unreached");
+});
+
+test("scoreSentence compares the user with the first draft and the whole tree over several steps", () => {
   const told = [
     { mine: 1, first: 4, all: 8 },
     { mine: 2, first: 0, all: 0 },
   ];
   assert.equal(
-    scoreSentence("first drafter", told, null),
-    "Accepted tokens per step, over 2 steps: you 1.50, first drafter 2.00, whole tree 4.00.",
+    scoreSentence(told, null),
+    "Accepted tokens a step, over 2 steps: you 1.50, first draft 2.00, whole tree 4.00.",
   );
-  assert.match(
-    scoreSentence("first drafter", [told[1]], 2.5),
-    /^Accepted tokens so far: you 2, first drafter 0; to beat: 2\.50\.$/,
-  );
-  assert.equal(scoreSentence("first drafter", [], 2.5), "To beat: 2.50 accepted tokens per step.");
-  assert.equal(scoreSentence("first drafter", [], null), "");
+  assert.match(scoreSentence([told[1], told[1]], 2.5), /you 2\.00, first draft 0\.00; to beat: 2\.50\.$/);
+  assert.equal(scoreSentence([told[1]], 2.5), "To beat: 2.50 accepted tokens a step.");
+  assert.equal(scoreSentence(told.slice(1), null), "");
 });
 
 /** A TypedView without its elements, and the answers that it records. */
@@ -217,8 +272,8 @@ function game(fields) {
     name: "draft",
     number: 0,
     store,
-    state: new State(store, () => {}, { game: "draft", resting: 1 }),
-    field: { value: "with 25", focus() {} },
+    state: new State(store, () => {}, { game: "draft", resting: 1, typed: "with 25" }),
+    field: { focus() {} },
     answer: (step, verdict) => heard.push([step, verdict]),
     ...fields,
   });
@@ -229,7 +284,7 @@ test("TypedView uses the answer to the latest draft only, and the recorded text 
   const asked = [];
   const { view, heard } = game({ server: (event, question) => asked.push(question) });
   view.submit();
-  view.field.value = "with 24";
+  view.state.set({ typed: "with 24" });
   view.submit();
   view.receive({ number: 1, texts: [" old"], probabilities: [1], accepted: 1 });
   assert.deepEqual(heard, []);
@@ -243,8 +298,8 @@ test("TypedView uses the answer to the latest draft only, and the recorded text 
     ],
   );
   assert.equal(heard.length, 1);
-  const [[step, { mine, first, right, source }]] = heard;
-  assert.deepEqual([step, mine, first, right], [1, 2, 1, true]);
+  const [[step, { mine, first, source }]] = heard;
+  assert.deepEqual([step, mine, first], [1, 2, 1]);
   assert.match(source, /^Not loaded\. Compared with the recorded text/);
 });
 
@@ -252,7 +307,7 @@ test("TypedView without a server answers immediately and ignores empty drafts", 
   const { view, heard } = game({ server: null });
   view.submit();
   assert.equal(heard[0][1].mine, 1);
-  view.field.value = " ";
+  view.state.set({ typed: " " });
   view.submit();
   assert.equal(heard.length, 1);
 });

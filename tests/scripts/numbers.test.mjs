@@ -9,33 +9,49 @@ import {
   numbersView,
   timesWords,
   totalsOf,
+  verdictOf,
   wasFixed,
 } from "../../assets/viewer/numbers.js";
 
-const words = (...given) =>
-  gist(...given)
-    .map(({ text }) => text)
-    .join("");
-
 const NO_TIMES = { first_draft: 0, second_draft: 0, tree: 0, verify: 0, commit: 0 };
 
-test("gist compares with plain decoding, and states a speed only where times are known and undisturbed", () => {
+test("gist has the totals, and says why a run was slow where times are known and undisturbed", () => {
   const run = { header: { method: "d2sd", hardware: { device: "cpu" } }, sums: { tokens: 39 }, length: 10 };
   const slow = { cost: 5.4, gain: 0.722 };
-  assert.equal(words(run, { cost: 1.8, gain: 2.17 }), "39 tokens in 10 passes · 2.2 times as fast as one by one");
-  assert.equal(words({ ...run, live: true }, null), "39 tokens in 10 passes so far");
+  assert.equal(gist(run, { cost: 1.8, gain: 2.17 }), "39 tokens in 10 passes");
+  assert.equal(gist({ ...run, live: true }, null), "39 tokens in 10 passes so far");
   assert.equal(
-    words(run, slow, 1.2, 2.75),
-    "39 tokens in 10 passes · 1.4 times slower than one by one on this CPU, where a step costs 5.4 passes" +
+    gist(run, slow, 1.2, 2.75),
+    "39 tokens in 10 passes · On this CPU, a step costs 5.4 one-token passes" +
       " · “Quickest here”: 1.2 times as fast as one by one in an earlier run · An 8B model on an H200: about 2.8 times as fast",
   );
-  assert.deepEqual(
-    gist(run, { ...slow, disturbed: true }).map(({ kind }) => kind),
-    [undefined], // no bold number
+  assert.equal(gist(run, { ...slow, disturbed: true }), "39 tokens in 10 passes");
+  assert.match(gist({ ...run, header: { method: "autoregressive" } }, null), /written one by one/);
+  assert.equal(gist({ ...run, length: 0 }, null), "");
+});
+
+test("verdictOf says whose run it is, and a speed only where times are known and undisturbed", () => {
+  const run = { header: { models: { preset: "tiny" }, method: "d2sd" }, length: 10, recorded: true };
+  const slow = { gain: 0.29 };
+  const words = (...given) => verdictOf(...given).join("");
+  assert.equal(
+    words(run, slow, true),
+    "tiny, recorded. A step chosen to explain. The whole run was 3.4 times slower than one by one.",
   );
-  assert.match(words(run, { ...slow, disturbed: true }), / · not measured cleanly: /);
-  assert.match(words({ ...run, header: { method: "autoregressive" } }, null), /plain decoding/);
-  assert.equal(words({ ...run, length: 0 }, null), "");
+  assert.deepEqual(verdictOf(run, { gain: 1.82 }, false).slice(1), ["1.8 times as fast", " as one by one."]);
+  assert.equal(words({ ...run, own: true }, { gain: 1 }), "tiny, run here. The whole run was as fast as one by one.");
+  assert.equal(
+    words({ ...run, recorded: false, live: true }, slow),
+    "tiny, run here. The run so far is 3.4 times slower than one by one.",
+  );
+  assert.deepEqual(verdictOf(run, { ...slow, disturbed: true }), [
+    "tiny, recorded. Its time was not measured cleanly: other work kept the machine busy.",
+  ]);
+  assert.equal(
+    words({ ...run, opened: "log.jsonl", header: { models: {} } }, null, true).slice(0, 23),
+    "opened from log.jsonl. ",
+  );
+  assert.deepEqual(verdictOf({ ...run, length: 0 }, null), []);
 });
 
 test("timesWords never says 1.0 times, nor a ratio below 1", () => {
@@ -122,9 +138,9 @@ test("totalsOf returns the totals of a run, and says which are not known", () =>
     ["tokens a step, α", "3.00"],
     ["tokens a second", "62.5, 50.0 with drawing, 25.0 one by one"],
     ["tokens read a step", "6.0"],
-    ["repaired drafts", "2 of 4 partly rejected (50%)"],
-    ["gained a re-draft", "0.50 (6 tokens by 12)"],
-    ["time by stage", "first draft 25% · verify 75%"],
+    ["rescued drafts", "2 of 4 partly rejected (50%)"],
+    ["tokens per re-draft", "0.50 (6 by 12)"],
+    ["time by stage", "draft 25% · verify 75%"],
   ]);
   const bare = {
     ...RUN,

@@ -73,7 +73,7 @@ const NO_TIMES = { first_draft: 0, second_draft: 0, tree: 0, verify: 0, commit: 
 const ROW = { seconds: 0, stage_seconds: NO_TIMES, tokens_per_second: 0, disturbed: false };
 const PLAIN = readLane({
   method: "autoregressive",
-  name: "Plain decoding",
+  name: "One by one",
   row: { ...ROW, speedup: 1, mean_acceptance_length: 1, there: 1 },
   steps: [[0.01, [["a", "target"]]]],
 });
@@ -111,8 +111,8 @@ test("costRows has the cost of a step by stage, and what it brings, of every tim
       ["rest", "0.50"],
     ],
   );
-  assert.deepEqual([row.name, row.brought, row.total], ["D²SD", 2, "4.0 passes"]);
-  assert.deepEqual(row.words, ["2.0 passes lost", "on an H200: 1.4 passes"]);
+  assert.deepEqual([row.name, row.brought, row.total], ["D²SD", 2, "4.0"]);
+  assert.deepEqual(row.words, ["2.0 lost", "on an H200: 1.4"]);
 });
 
 test("clockWords states a short race in milliseconds", () => {
@@ -138,7 +138,7 @@ test("resultWords names the fastest here and on the paper's machine, or says tha
       { ...lane("D²SD, “quickest here”", 1.3, 1), method: "d2sd cost-aware" },
     ]),
     {
-      title: "D²SD, “quickest here” was fastest: 1.3 times as fast as plain decoding.",
+      title: "D²SD, “quickest here” was fastest: 1.3 times as fast as one by one.",
       more: "It also needed the fewest steps, 1.",
     },
   );
@@ -152,7 +152,7 @@ test("resultWords names the fastest here and on the paper's machine, or says tha
   const [first, second] = [placed(lane("D²SD", 1.1, null), 1), placed(lane("DFlash", 1.2, null), 2)];
   assert.match(resultWords([PLAIN, second, first]).title, /^D²SD was fastest/); // as its lane says
   // with texts of other lengths, the first by time may write fewer tokens per second
-  assert.equal(resultWords([placed(PLAIN, 1), second]).title, "Plain decoding was fastest.");
+  assert.equal(resultWords([placed(PLAIN, 1), second]).title, "One by one was fastest.");
   assert.equal(resultWords([PLAIN, placed(lane("D²SD", 0.5, null), 1)]).title, "D²SD was fastest.");
   const long = { ...first, end: 0.06, steps: [...first.steps, ...first.steps] };
   assert.equal(
@@ -161,7 +161,7 @@ test("resultWords names the fastest here and on the paper's machine, or says tha
   );
   assert.deepEqual(resultWords([lane("DFlash", null, 1)]), { title: "", more: "" }); // without plain decoding
   assert.deepEqual(resultWords([PLAIN, lane("DFlash", 0.5, null)]), {
-    title: "Plain decoding was fastest; closest was DFlash: 2.0 times slower than plain decoding.",
+    title: "One by one was fastest; closest was DFlash: 2.0 times slower than one by one.",
     more: "DFlash needed the fewest steps, 1.",
   });
   assert.deepEqual(resultWords([PLAIN]), { title: "", more: "" });
@@ -175,7 +175,7 @@ test("a disturbed lane is compared with nothing", () => {
   const shown = (lane) => timedWords(lane).map(([, words]) => words);
   assert.deepEqual(shown(busy), ["50.0", "—", "—"]);
   const clean = { ...busy, row: { ...busy.row, disturbed: false } };
-  assert.deepEqual(shown(clean), ["50.0", "0.50×", "4.0 passes"]);
+  assert.deepEqual(shown(clean), ["50.0", "0.50×", "4.0"]);
   assert.equal(costRows([PLAIN, clean]).length, 1);
-  assert.deepEqual(shown(DRAFTED), ["—", "0.50×", "4.0 passes"]); // its speed is unknown
+  assert.deepEqual(shown(DRAFTED), ["—", "0.50×", "4.0"]); // its speed is unknown
 });

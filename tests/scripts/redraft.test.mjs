@@ -24,7 +24,7 @@ const answer = (fields) =>
 test("redraftSentence names the tokens that a re-draft would have added, and its end", () => {
   assert.equal(
     redraftSentence(3, answer()),
-    "It would have added 2 tokens: ␣shells ␣and; then the large model wanted “␣finds”.",
+    "It would have added 2 tokens: ␣shells ␣and; then the large model chose “␣finds”.",
   );
   assert.equal(redraftSentence(3, answer({ wanted: null })), "It would have added 2 tokens: ␣shells ␣and.");
   assert.equal(
@@ -33,9 +33,9 @@ test("redraftSentence names the tokens that a re-draft would have added, and its
   );
   assert.match(
     redraftSentence(5, answer({ accepted: 0, added: 0 })),
-    /the large model had already rejected the fourth token of the first draft; it wanted “␣finds”/,
+    /the large model had already rejected the fourth token of the first draft; it chose “␣finds”/,
   );
-  assert.match(redraftSentence(3, answer({ accepted: 0, added: 0 })), /wanted “␣finds” as the first token/);
+  assert.match(redraftSentence(3, answer({ accepted: 0, added: 0 })), /chose “␣finds” as the first token/);
 });
 
 test("chosenSentence names the gain of the chosen prefixes", () => {

@@ -220,23 +220,23 @@ test("stageWords describes each stage with the numbers of the step", () => {
   assert.deepEqual(
     said(D2SD).map((words) => words.map((line) => line.replace(/[\d.]+ ms/, "… ms"))),
     [
-      ["One pass guesses 15 tokens at once.", "Each comes with the drafter’s confidence."],
+      ["The drafter guesses 15 tokens at once.", "One draft pass, … ms."],
       ["Where will the draft break?", "47% after the second token, 17% after the sixth, …"],
-      ["A second drafter starts from four places.", "In one batch: … ms"],
+      ["A second drafter starts from four places.", "Four drafts at once, … ms."],
       ["75 tokens become one tree of 58 nodes.", "Only the 17 likeliest go on."],
-      ["The large model reads 17 nodes in one pass.", "… ms"],
+      ["The large model reads 17 nodes in one pass.", "One pass, … ms."],
       ["Nine tokens in one pass.", "One by one, they would take nine passes."],
     ],
   );
   assert.deepEqual(said(EAGLE)[0], [
-    "Two passes grow a tree, level by level.",
-    "Each pass continues the likeliest paths.",
+    "Two draft passes grow a tree, level by level.",
+    "Each continues the likeliest paths.",
   ]);
   assert.deepEqual(said(PLAIN), [
-    ["The large model reads the latest token.", "4.00 ms"],
+    ["The large model reads the latest token.", "One pass, 4.00 ms."],
     ["One token in one pass.", ""],
   ]);
-  assert.equal(said(dflash(6))[0][0], "Six tokens are guessed, one pass for each.");
+  assert.equal(said(dflash(6))[0][0], "The drafter guesses six tokens, one after the other.");
   assert.match(said({ ...D2SD, selected: [0, 1, 2] })[1][1], /^\d+% before the first token, \d+% after the \w+, …$/);
   for (const step of ALL) for (const [title] of said(step)) assert.ok(title.length <= 60, title);
 });

@@ -156,11 +156,11 @@ test("arrow keys lead into a cut branch and back", () => {
   assert.equal(nextNode(step, lanes, 1, "right"), BONUS);
 });
 
-test("brokenTokens gives the wanted token for the first draft's rejected token only", () => {
+test("brokenTokens gives the chosen token for the first draft's rejected token only", () => {
   const accepted = [1, 2, 5];
   const choices = new Map([2, 5].map((id) => [id, { text: " shells" }]));
   const behind = { ...STEP, nodes: new Map(STEP.nodes), accepted, choices };
-  assert.deepEqual([...brokenTokens(behind)], [[3, "“shells”"]]);
+  assert.deepEqual([...brokenTokens(behind)], [[3, "shells"]]);
   behind.nodes.set(7, { ...STEP.nodes.get(7), parent: 2, candidates: [1], state: "rejected", drafterP: 0.9 });
   assert.deepEqual([...brokenTokens({ ...behind, accepted: [1, 2] }).keys()], [3]); // the first draft’s token is preferred
   behind.nodes.delete(7);
@@ -169,7 +169,7 @@ test("brokenTokens gives the wanted token for the first draft's rejected token o
     [...brokenTokens(behind)],
     [
       [6, ""],
-      [3, "“shells”"],
+      [3, "shells"],
     ],
   );
 });
@@ -213,15 +213,15 @@ test("chainLabel names lanes with accepted tokens only, and counts these", () =>
     { drafter: "second", prefix: 1, base: 0 },
   ];
   const step = { ...STEP, draft: {}, branches, sampled: false, columns: 6 };
-  assert.deepEqual(labels(step), ["first draft, 2 right", "second draft from here, 1 right"]);
-  assert.deepEqual(labels({ ...step, sampled: true })[0], "first draft, 2 drawn");
+  assert.deepEqual(labels(step), ["first draft, 2 accepted", "second draft from here, 1 accepted"]);
+  assert.deepEqual(labels({ ...step, sampled: true })[0], "first draft, 2 accepted");
   assert.deepEqual(
     labels({ ...step, branches: [{ ...branches[0], prefix: 1 }] })[1],
-    "second draft started earlier, 1 right",
+    "second draft started earlier, 1 accepted",
   );
   assert.deepEqual(
     labels({ ...step, branches: [{ ...branches[0], resampled: true }] })[1],
-    "another draft from here, 1 right",
+    "another draft from here, 1 accepted",
   );
   const grown = {
     ...step,
@@ -229,7 +229,7 @@ test("chainLabel names lanes with accepted tokens only, and counts these", () =>
     levels: [1],
     nodes: new Map([...STEP.nodes].map(([id, n]) => [id, { ...n, candidates: [] }])),
   };
-  assert.deepEqual(labels(grown), ["first draft, 2 right", "another guess, 1 right"]);
+  assert.deepEqual(labels(grown), ["first draft, 2 accepted", "another guess, 1 accepted"]);
   // the node budget kept a re-draft from the anchor and pruned the whole first draft
   const left = stepOf([
     [-1, [2], 1, "root"],
@@ -237,7 +237,7 @@ test("chainLabel names lanes with accepted tokens only, and counts these", () =>
     [1, [2], 0.8],
   ]);
   assert.deepEqual(labels({ ...step, ...left, branches: [branches[0], { ...branches[1], prefix: 0 }] }), [
-    "second draft from here, 1 right",
+    "second draft from here, 1 accepted",
   ]);
   assert.deepEqual(labels({ ...step, ...stepOf([[-1, [0, 1, 2], 1, "root"]]) }), []);
 });
@@ -245,8 +245,8 @@ test("chainLabel names lanes with accepted tokens only, and counts these", () =>
 test("chainLabel shortens a name that would cross a line", () => {
   const step = { ...STEP, draft: {}, branches: [{ prefix: 2, base: 0 }], sampled: false, columns: 9 };
   const from = 3 * 90 - 20;
-  assert.equal(labels(step, 90, [from + 150])[1], "second draft, 1 right");
-  assert.equal(labels(step, 90, [from + 60])[1], "1 right");
+  assert.equal(labels(step, 90, [from + 150])[1], "second draft, 1 accepted");
+  assert.equal(labels(step, 90, [from + 60])[1], "1 accepted");
   assert.equal(labels(step, 90, [from + 20])[1], undefined);
 });
 
@@ -272,6 +272,14 @@ test("the accepted path leaves the first draft upwards where branches are left o
   }
 });
 
+test("the nodes above have a lane of their own, and move no other", () => {
+  const [own, other] = [[{ id: "you 1" }, { id: "you 2" }], layoutOf(STEP)];
+  const { lanes, low, high } = layoutTree(chainsOf(STEP, false), null, undefined, own);
+  assert.deepEqual([lanes.get("you 1"), lanes.get("you 2")], [other.low - 1, other.low - 1]);
+  assert.deepEqual([low, high], [other.low - 1, other.high]);
+  for (const [id, lane] of other.lanes) assert.equal(lanes.get(id), lane);
+});
+
 test("slim columns: important ones are as wide as their words, within the total width", () => {
   const { widths, slim } = new Columns(16, 360, true, [0, 3, 99, 5], (at) => (at === 3 ? 18 : at > 11 ? 0 : 40));
   assert.equal(slim, true);
@@ -288,7 +296,9 @@ test("columns fill the width evenly, but for words that need more", () => {
   const even = new Columns(10, 800, false, [], () => 50).widths;
   assert.deepEqual(even.map(Math.round), Array(10).fill(80));
   const led = (need) => new Columns(10, 800, false, [], () => need, undefined, 128).widths.map(Math.round);
-  assert.deepEqual([led(50)[0], led(78)[0]], [128, 80]); // no wide first column if the others need the room
+  assert.deepEqual([led(50)[0], led(75)[0], led(80)[0]], [128, 125, 115]); // as far as the others leave it
+  const fitted = new Columns(10, 800, true, [], () => 78, undefined, 128).widths;
+  assert.deepEqual([fitted[0], total(fitted)], [128, 800]);
   const long = new Columns(10, 800, false, [], (at) => (at === 4 ? 170 : 50)).widths;
   assert.deepEqual([total(long), Math.round(long[4]), Math.round(long[0])], [800, 170, 70]);
   const tight = new Columns(10, 800, false, [], (at) => (at < 2 ? 300 : 50)).widths; // too little room

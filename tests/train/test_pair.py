@@ -75,6 +75,7 @@ def test_train_pair_fits_minutes_and_keeps_acceptance(target, tmp_path, capsys):
     assert f"| training | {metrics[-1]['step']:,} steps, " in card
     assert f"with d2sd on {kept['plan']['held_out']} held-out texts" in err
     assert " tokens.\n" in err.partition("Computing the target’s features of ")[2]
+    assert err.count("The mask token is ") == 1
     assert f"on {kept['plan']['held_out']} held-out texts. α is" in card
     assert "| temperature | 1: fitting and judging it needs 60 responses" in card
 

@@ -82,7 +82,7 @@ def test_import_log_step_counts_become_boundaries(tmp_path):
     assert run.totals.mean_acceptance_length == 3.25
     assert run.missing == ("confidence", "tokens", "times")
     assert {n.text for s in run.steps for n in s.nodes} == {UNKNOWN}
-    with pytest.raises(InputError, match="20 output tokens, but the steps committed at least 24"):
+    with pytest.raises(InputError, match="20 output tokens, but the steps wrote at least 24"):
         imported(tmp_path, {**VLLM, "usage": {"completion_tokens": 20}})
 
 

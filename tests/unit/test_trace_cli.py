@@ -84,7 +84,7 @@ def test_trace_validate_and_show_print_expected_text(capfd):
     out = capfd.readouterr().out
     for words in (
         "0.654 ██████████        0.3112  #2         ← rejected here",
-        "✗ ␣the  first drafter 0.654, target 0.000 (rank 10); the target wanted ,",
+        "✗ ␣the  first drafter 0.654, target 0.000 (rank 10); the target chose ,",
         "◆ ,  target 1.000",
         "draft 4: second drafter, after the first 4 tokens of the first draft",
     ):
