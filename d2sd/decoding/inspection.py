@@ -212,37 +212,26 @@ def describe_nodes(proposal: Proposal, seen: Inspection, outcome: TreeWalk, text
     """Returns all nodes of the tree with their state after the walk."""
     tree = proposal.tree
     accepted, visited = set(outcome.accepted), set(outcome.visited)
-    anchor = Node(
-        id=0,
-        parent=-1,
-        depth=0,
-        token=tree.tokens[0],
-        text=texts[tree.tokens[0]],
-        candidates=tree.candidates[0],
-        proposer="target",
-        state="root",
-        drafter_probability=None,
-        target_probability=None,
-        target_rank=None,
-    )
-    below = range(1, len(tree))
     drafters = [block.drafter for block in proposal.blocks] or ["first"]
-    states = ["accepted" if n in accepted else "rejected" if tree.parents[n] in visited else "unreached" for n in below]
+    states = (
+        "accepted" if n in accepted else "rejected" if tree.parents[n] in visited else "unreached"
+        for n in range(1, len(tree))
+    )
     nodes = map(  # positional, in the order of the fields, for speed: trees are large
         Node,
-        below,
-        tree.parents[1:],
-        tree.depths[1:],
-        tree.tokens[1:],
-        map(texts.__getitem__, tree.tokens[1:]),
-        tree.candidates[1:],
-        (drafters[block] for block in tree.blocks[1:]),
-        states,
-        tree.probabilities[1:],
-        seen.probability[1:] if seen.probability else repeat(None),
-        seen.rank[1:] if seen.rank else repeat(None),
+        range(len(tree)),
+        tree.parents,
+        tree.depths,
+        tree.tokens,
+        map(texts.__getitem__, tree.tokens),
+        tree.candidates,
+        ("target", *(drafters[block] for block in tree.blocks[1:])),
+        ("root", *states),
+        (None, *tree.probabilities[1:]),
+        (None, *seen.probability[1:]) if seen.probability else repeat(None),
+        (None, *seen.rank[1:]) if seen.rank else repeat(None),
     )
-    return (anchor, *nodes)
+    return tuple(nodes)
 
 
 def describe_levels(proposal: Proposal, texts: TokenTexts) -> tuple[DraftLevel, ...]:
