@@ -214,15 +214,12 @@ def _config(lane: str, values: dict[str, Any]) -> DecodeConfig:
 
 def reference(race: Race) -> Lane | None:
     """Returns the complete lane of plain decoding, or else the first complete lane."""
-    complete = [lane for lane in race.lanes if lane.complete]
-    plain = [lane for lane in complete if lane.trace.header["method"] == PLAIN]
-    return next(iter(plain or complete), None)
+    return plain_lane(race) or next((lane for lane in race.lanes if lane.complete), None)
 
 
 def plain_lane(race: Race) -> Lane | None:
     """Returns the complete lane of plain decoding, or None."""
-    base = reference(race)
-    return base if base and base.trace.header["method"] == PLAIN else None
+    return next((lane for lane in race.lanes if lane.complete and lane.trace.header["method"] == PLAIN), None)
 
 
 def one_machine(race: Race) -> bool:

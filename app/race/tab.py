@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl
 
 import gradio as gr
 import orjson
@@ -15,12 +15,12 @@ from app import links, models
 from app.explore.controls import ExploreTab, RunToOpen, filled_in, opens_run, run_buttons
 from app.gradio_internals import View, inside
 from app.jobs import AT_ONCE, Call, Job, ModelJobs, Ticket, Update, answer, hide_problem_on, notice_box, sentence
-from app.methods import DEFAULT_LANES, LANES, PLAIN, lane_title, method_of, ordered, trace_lane
+from app.methods import DEFAULT_LANES, LANES, lane_title, method_of, ordered, trace_lane
 from app.models import model_set
 from app.race import run as race
 from app.race.pair import DISTURBED, OTHER_MACHINE, pair_drawing, side_names, side_of
-from app.race.run import Lane, Race, default_pair, lane_figures, one_machine, recorded_race, reference
-from app.runs.view import MAX_LINK, runs_drawing
+from app.race.run import Lane, Race, default_pair, lane_figures, one_machine, plain_lane, recorded_race, reference
+from app.runs.view import runs_drawing
 from app.session import History, Session
 from app.settings import RACED
 from app.streaming import RunRequest
@@ -63,7 +63,7 @@ def race_drawing(race: Race, pair: Pair | None = None) -> str:
         "kind": "runs" if race.names else "recorded" if race.recorded else "own",
         "machine": machine(trace.header) if trace else "",
         "reference": names[race.lanes.index(base)] if base else "",
-        "plain": bool(base and base.trace.header["method"] == PLAIN),
+        "plain": plain_lane(race) is not None,
         "lanes": lanes,
         "query": "" if race.names else race_query(race),
     }
@@ -85,8 +85,7 @@ def race_query(race: Race) -> str:
     fields = links.query_fields(
         {**header, "method": None, "config": {**header["config"], **requested, "cost_aware": None}}
     )
-    text = urlencode({**fields, "tab": "race", "methods": ",".join(race.methods)})
-    return text if len(text) <= MAX_LINK else ""
+    return links.query({**fields, "tab": "race", "methods": ",".join(race.methods)})
 
 
 def lane_sentence(lane: str) -> str:
