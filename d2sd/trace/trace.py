@@ -279,18 +279,16 @@ class Reader:
         size = 0
         for number, line in enumerate(lines, 1):
             size += len(line)
-            if len(line) > MAX_LINE_BYTES:
-                raise InputError(f"trace line {number}: longer than {MAX_LINE_BYTES // 2**20} MiB")
-            if size > MAX_BYTES:
-                raise InputError(f"trace line {number}: the trace is larger than {MAX_BYTES // 2**20} MiB")
-            if number > MAX_LINES:
-                raise InputError(f"trace line {number}: a trace has at most {MAX_LINES} lines")
+            place = f"trace line {number}"
+            require(len(line) <= MAX_LINE_BYTES, f"{place}: longer than {MAX_LINE_BYTES // 2**20} MiB")
+            require(size <= MAX_BYTES, f"{place}: the trace is larger than {MAX_BYTES // 2**20} MiB")
+            require(number <= MAX_LINES, f"{place}: a trace has at most {MAX_LINES} lines")
             try:
                 record = self._record(line)
             except InputError as error:
                 if self.header and line[-1:] != b"\n" and not is_json(line):
                     break  # the truncated last line of a killed run
-                raise InputError(f"trace line {number}: {error}") from None
+                raise InputError(f"{place}: {error}") from None
             if record is not None:
                 yield record
         require(self.header, "the trace is empty")
@@ -319,22 +317,20 @@ class Reader:
             return read_baseline(line) if kind == "Baseline" else None
         event = read_event(line)
         if isinstance(event, StepDone):
-            if self.finished:
-                raise InputError("a step after Finished")
+            require(not self.finished, "a step after Finished")
             check_step(event)
             check_order(event, self._last, self.prefill, len(self._steps))
             self._steps.append(line)
             self._last = event
         elif isinstance(event, PrefillDone):
-            if self.prefill or self._steps or self.finished:
-                raise InputError("PrefillDone must come once, before the steps")
+            begun = self.prefill or self._steps or self.finished
+            require(not begun, "PrefillDone must come once, before the steps")
             check_prefill(event)
             self.prefill = event
         else:
-            if self.finished:
-                raise InputError("a second Finished")
-            if event.steps != len(self._steps):
-                raise InputError(f"steps: it must be {len(self._steps)}, the number of steps in the trace")
+            require(not self.finished, "a second Finished")
+            count = len(self._steps)
+            require(event.steps == count, f"steps: it must be {count}, the number of steps in the trace")
             require(
                 list(event.token_ids) == self.token_ids,
                 "token_ids: they must be the tokens committed by prefill and the steps",
