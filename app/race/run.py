@@ -64,7 +64,6 @@ class Race:
     config: the requested settings, without the defaults that the engine fills in for each method.
     """
 
-    prompt: str
     methods: tuple[str, ...]
     lanes: tuple[Lane, ...] = ()
     status: str = ""
@@ -100,11 +99,11 @@ class LaneFigures:
 def recorded_race() -> Race:
     """Returns the bundled race, without lanes if its file is missing."""
     if not RECORDED.exists():
-        return Race("", ())
+        return Race(())
     traces = json.loads(gzip.decompress(RECORDED.read_bytes()))["traces"]
     lanes = tuple(Lane(parse_trace(trace.encode())) for trace in traces)
     methods = tuple(trace_lane(lane.trace) for lane in lanes)
-    return Race(str(lanes[0].trace.header["prompt"]), methods, lanes, recorded=True)
+    return Race(methods, lanes, recorded=True)
 
 
 def run_race(job: Job, request: RunRequest, methods: Sequence[str]) -> Iterator[Update[Race]]:
@@ -126,7 +125,7 @@ def run_race(job: Job, request: RunRequest, methods: Sequence[str]) -> Iterator[
         raise InputError(left_out[0])
     configs = [c for c in configs if not reasons[c.method]]
     runs = [prepare_run(request.models, request.prompt, config) for config in configs]
-    race = Race(request.prompt, tuple(lane_of(c.method, c.cost_aware) for c in configs), config=configs[0])
+    race = Race(tuple(lane_of(c.method, c.cost_aware) for c in configs), config=configs[0])
     for place, prepared in enumerate(runs, 1):
         if job.cancelled():
             break

@@ -54,19 +54,22 @@ def race_drawing(race: Race, pair: Pair | None = None) -> str:
         state = "running" if running and number == 0 else "waiting" if running else "not run"
         name = lane_title(method)
         lanes.append({"method": method, "name": name, "sentence": lane_sentence(method), "state": state})
-    trace = race.lanes[0].trace if race.lanes else None
-    data = {
+    data: dict[str, Any] = {
         "status": race.status,
-        "prompt": trace.prompt if trace else "",
-        "chat": bool(trace and trace.header["config"].get("chat")),
-        "model": str(trace.header["models"].get("preset") or "") if trace else "",
         "kind": "runs" if race.names else "recorded" if race.recorded else "own",
-        "machine": machine(trace.header) if trace else "",
         "reference": names[race.lanes.index(base)] if base else "",
         "plain": plain_lane(race) is not None,
         "lanes": lanes,
         "query": "" if race.names else race_query(race),
     }
+    if race.lanes:
+        trace = race.lanes[0].trace
+        data |= {
+            "prompt": trace.prompt,
+            "chat": bool(trace.header["config"].get("chat")),
+            "model": str(trace.header["models"].get("preset") or ""),
+            "machine": machine(trace.header),
+        }
     compared = None if running else pair or default_pair(race)
     if compared:
         disturbed = any(figures_of[n].disturbed for n in compared)
@@ -248,6 +251,6 @@ def show_runs(call: Call, session: Session) -> tuple[Any, Any, Any]:
     shown = [lane for lane in lanes if lane.trace.prompt == prompt][-MAX_LANES:]
     names = tuple(side_names([[lane.trace.header] for lane in shown]))
     call.check()
-    session.beside = Race(prompt, tuple(trace_lane(lane.trace) for lane in shown), tuple(shown), names=names)
+    session.beside = Race(tuple(trace_lane(lane.trace) for lane in shown), tuple(shown), names=names)
     note = "" if len(shown) == len(ticked) else f"Shown: {len(shown)} of {len(ticked)} ticked runs, all of one prompt."
     return race_drawing(session.beside), gr.Tabs(selected="race"), sentence(note=note)

@@ -26,10 +26,9 @@ from d2sd.trace.run import Message, RecordedRun
 TABS = ("explore", "race", "calibrate", "learn")
 PLACE = {*links.PLACE_FIELDS, "__theme"} - {"run"}  # fields that select a place in the shown run
 GONE = "This run is no longer in the list."
-ELSEWHERE = (
-    "The run of this link is not (or no longer) stored here. It will be run again with the settings of the link."
-)
-NOT_KEPT = "The run of this link is not (or no longer) stored here. The link does not contain the run's settings."
+NOT_STORED = "The run of this link is not (or no longer) stored here."
+ELSEWHERE = f"{NOT_STORED} It will be run again with the settings of the link."
+NOT_KEPT = f"{NOT_STORED} The link does not contain the run's settings."
 NOT_YET = "This link describes a run that has not been made yet."
 STAYS = "The run below is a different one. Press Run to use the settings of the link."
 PRESS_RUN = "Press Run to load the models and start the run."
