@@ -231,10 +231,14 @@ class Generation:
         fields: the fields of the event that need no labels.
         """
         first, texts, inspect = proposal.first, self.labels, self.config.inspect
+        tokens, drafter_of = proposal.tree.tokens, proposal.drafter_of
+        committed = [Committed(tokens[n], self._text(tokens[n]), drafter_of(n), n) for n in outcome.accepted]
+        if outcome.bonus is not None:
+            committed.append(self._chosen_by_target(outcome.bonus))
         return StepDone(
             **fields,
-            anchor=proposal.tree.tokens[0],
-            anchor_text=texts[proposal.tree.tokens[0]],
+            anchor=tokens[0],
+            anchor_text=texts[tokens[0]],
             first_draft=None if first is None else describe_draft(first, texts, inspect),
             boundary_posterior=proposal.boundary.posterior,
             full_acceptance=proposal.boundary.full_acceptance,
@@ -243,7 +247,7 @@ class Generation:
             nodes=describe_nodes(proposal, seen, outcome, texts),
             choices=describe_choices(seen, outcome, texts),
             accepted=outcome.accepted,
-            committed=self._describe_committed(proposal, outcome),
+            committed=tuple(committed),
             draft_passes=self.drafters.draft_passes(proposal),
             levels=describe_levels(proposal, texts) if inspect else (),
             target_tops=describe_tops(proposal, seen, outcome, texts),
@@ -252,15 +256,6 @@ class Generation:
             else (),
             tempered=() if first is None else first.tempered,
         )
-
-    def _describe_committed(self, proposal: Proposal, outcome: TreeWalk) -> tuple[Committed, ...]:
-        committed = []
-        for node in outcome.accepted:
-            token = proposal.tree.tokens[node]
-            committed.append(Committed(token, self._text(token), proposer=proposal.drafter_of(node), node=node))
-        if outcome.bonus is not None:
-            committed.append(self._chosen_by_target(outcome.bonus))
-        return tuple(committed)
 
     def _chosen_by_target(self, token: int) -> Committed:
         return Committed(token, self._text(token), proposer="target", node=None)
