@@ -13,7 +13,7 @@ from typing import Any
 from app import models, settings
 from app.jobs import Job, Update, failure_sentence
 from app.links import check_length
-from app.methods import LANES, PLAIN, lane_of, lane_title, method_of, trace_lane
+from app.methods import LANES, PLAIN, lane_of, lane_title, method_of, run_lane
 from app.plain import PlainStep
 from app.presets import TRACES
 from app.race.pair import same_machine
@@ -102,7 +102,7 @@ def recorded_race() -> Race:
         return Race(())
     traces = json.loads(gzip.decompress(RECORDED.read_bytes()))["traces"]
     lanes = tuple(Lane(parse_trace(trace.encode())) for trace in traces)
-    methods = tuple(trace_lane(lane.trace) for lane in lanes)
+    methods = tuple(run_lane(lane.trace.header) for lane in lanes)
     return Race(methods, lanes, recorded=True)
 
 
@@ -253,7 +253,7 @@ def _figures(lane: Lane, base: Lane | None, plain: Lane | None, order: list[floa
     comparable = lane.complete and base is not None
     differs = first_difference(lane.trace.token_ids, base.trace.token_ids) if base and comparable else None
     return LaneFigures(
-        method=trace_lane(lane.trace),
+        method=run_lane(lane.trace.header),
         totals=totals,
         speedup=totals.tokens_per_second / rate if rate and totals.steps else None,
         place=order.index(totals.seconds) + 1 if lane.complete and order else None,

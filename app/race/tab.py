@@ -15,7 +15,7 @@ from app import links, models
 from app.explore.controls import ExploreTab, RunToOpen, filled_in, opens_run, run_buttons
 from app.gradio_internals import View, inside
 from app.jobs import AT_ONCE, Call, Job, ModelJobs, Ticket, Update, answer, hide_problem_on, notice_box, sentence
-from app.methods import DEFAULT_LANES, LANES, lane_title, method_of, ordered, trace_lane
+from app.methods import DEFAULT_LANES, LANES, lane_title, method_of, ordered, run_lane
 from app.models import model_set
 from app.race import run as race
 from app.race.pair import DISTURBED, OTHER_MACHINE, pair_drawing, side_names, side_of
@@ -108,7 +108,7 @@ def machine(header: dict[str, Any]) -> str:
 
 
 def _lane(lane: Lane) -> dict[str, Any]:
-    method = trace_lane(lane.trace)
+    method = run_lane(lane.trace.header)
     return {
         "method": method,
         "sentence": lane_sentence(method),
@@ -251,6 +251,6 @@ def show_runs(call: Call, session: Session) -> tuple[Any, Any, Any]:
     shown = [lane for lane in lanes if lane.trace.prompt == prompt][-MAX_LANES:]
     names = tuple(side_names([[lane.trace.header] for lane in shown]))
     call.check()
-    session.beside = Race(tuple(trace_lane(lane.trace) for lane in shown), tuple(shown), names=names)
+    session.beside = Race(tuple(run_lane(lane.trace.header) for lane in shown), tuple(shown), names=names)
     note = "" if len(shown) == len(ticked) else f"Shown: {len(shown)} of {len(ticked)} ticked runs, all of one prompt."
     return race_drawing(session.beside), gr.Tabs(selected="race"), sentence(note=note)
