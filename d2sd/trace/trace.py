@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, cast, overload
+from typing import IO, Any, cast
 
 from d2sd.errors import InputError, require
 from d2sd.trace.checks import (
@@ -226,11 +226,7 @@ class RecordedSteps(Sequence[StepDone]):
     def __len__(self) -> int:
         return len(self._lines)
 
-    @overload
-    def __getitem__(self, index: int) -> StepDone: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[StepDone, ...]: ...
-    def __getitem__(self, index: int | slice) -> StepDone | tuple[StepDone, ...]:
+    def __getitem__(self, index: Any) -> Any:
         indices = range(len(self._lines))[index]
         return self._step(indices) if isinstance(indices, int) else tuple(map(self._step, indices))
 
