@@ -83,7 +83,6 @@ class Link:
 
 def read_link(query: Mapping[str, str]) -> Link:
     """Returns the link in a query string. Unknown names are ignored."""
-    values = {}
     ignored = []
 
     def take(name: str, parse: Callable[[str], Any]) -> Any:
@@ -97,9 +96,7 @@ def read_link(query: Mapping[str, str]) -> Link:
 
     parsers = {"prompt": _prompt, "model": _model, "method": _method}
     parsers |= {s.name: partial(_setting, s) for s in SETTINGS}
-    for name, parse in parsers.items():
-        if (value := take(name, parse)) is not None:
-            values[name] = value
+    values = {name: value for name, parse in parsers.items() if (value := take(name, parse)) is not None}
     if "model" in values and "chat" not in query:
         values["chat"] = models.templated(values["model"])
     step = take("step", lambda text: _at_least(1, text) - 1)
