@@ -181,12 +181,9 @@ def together(session: Session, data: gr.EventData) -> tuple[Any, Any]:
     runs, fields = session.history.runs, event_fields(data)
     try:
         if fields.get("kind") == "class":
-            keys = fields.get("keys")
-            chosen = {key for key in keys if isinstance(key, str)} if isinstance(keys, list) else None
-            step, title = step_number(fields.get("step")), fields.get("title")
-            content = class_page(
-                runs, session.shown.key, step, chosen, title if isinstance(title, str) else ""
-            ).encode()
+            keys, title, step = fields.get("keys"), fields.get("title"), step_number(fields.get("step"))
+            chosen, title = keys if isinstance(keys, list) else None, title if isinstance(title, str) else ""
+            content = class_page(runs, session.shown.key, step, chosen, title).encode()
             made = {"name": "d2sd-class.html", "type": "text/html"}
         else:
             content, made = window_file(runs), {"name": "d2sd-runs.jsonl.gz", "type": "application/gzip"}

@@ -170,7 +170,7 @@ class LevelDrafter:
 class ChainDrafter:
     """An autoregressive draft model and its cache of the committed text. New tokens overwrite rejected ones in the cache."""
 
-    def __init__(self, model: Target, passes: Passes, inspect: bool = False):
+    def __init__(self, model: Target, passes: Passes, inspect: bool):
         self.model, self.backend, self.inspect = model, passes.backend, inspect
         self.cache = passes.cache("draft_model", model.new_cache)
         self._read: list[int] = []  # tokens whose keys and values are in the cache

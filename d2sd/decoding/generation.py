@@ -125,7 +125,7 @@ class Generation:
         ids: Sequence[int],
         config: DecodeConfig,
         passes: Passes,
-        experience: Experience | None = None,
+        experience: Experience | None,
     ):
         self.target, self.labels, self.config = models.target, labels, config
         self.ids, self.steps, self.elapsed = list(ids), 0, 0.0

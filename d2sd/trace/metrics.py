@@ -125,7 +125,7 @@ def verdict(step: StepDone) -> Verdict | None:
     return "missed" if step.selected_prefixes else None
 
 
-def row(step: StepDone, missing: Collection[str] = ()) -> dict[str, Scalar]:
+def row(step: StepDone, missing: Collection[str]) -> dict[str, Scalar]:
     """Returns a row of ``Trace.rows``. missing: as in ``Trace.missing``."""
     draft, timed = step.first_draft, "times" not in missing
     drafts = chains([draft, *step.branches]) if draft else []
