@@ -67,19 +67,6 @@ def prompt_label(header: dict[str, Any]) -> str:
     return short(" ".join(str(header.get("prompt") or "no prompt").split()), LABEL)
 
 
-class Traces(Sequence[Trace]):
-    """The traces of recordings, each decoded on access."""
-
-    def __init__(self, runs: Sequence[Recording]):
-        self._runs = runs
-
-    def __len__(self) -> int:
-        return len(self._runs)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._runs[index].run.trace()
-
-
 @dataclass(frozen=True)
 class RunSet:
     """Runs under one title."""
@@ -87,13 +74,9 @@ class RunSet:
     title: str
     runs: tuple[Recording, ...]
 
-    @property
-    def traces(self) -> Traces:
-        return Traces(self.runs)
-
     @cached_property
     def statistics(self) -> RunStatistics:
-        return RunStatistics(self.traces)
+        return RunStatistics(kept.run.trace() for kept in self.runs)
 
     @property
     def prompts(self) -> tuple[str, ...]:
