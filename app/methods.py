@@ -9,8 +9,7 @@ from d2sd import METHODS
 
 PLAIN = "autoregressive"
 COST_AWARE = " cost-aware"  # suffix of a lane's id
-AWARE = tuple(f"{method}{COST_AWARE}" for method in ("dflash", "ddtree", "d2sd", "d2sd_tree"))
-LANES = (*METHODS, *AWARE)
+LANES = (*METHODS, *(f"{method}{COST_AWARE}" for method in ("dflash", "ddtree", "d2sd", "d2sd_tree")))
 DEFAULT_LANES = ("autoregressive", "dflash", "eagle3", "d2sd", "d2sd_tree", f"d2sd{COST_AWARE}")
 QUICKEST = ", “quickest here”"  # suffix of a cost-aware lane's title
 NAMES = {method.id: method.name for method in METHODS.values()} | {PLAIN: "One by one"}

@@ -167,11 +167,6 @@ class CachedDrafters(Drafters):
         if self.eagle3 is not None:
             self.eagle3.extend(features(self.eagle3.model.target_layer_ids))
 
-    @property
-    def reads_features(self) -> bool:
-        """Whether a drafter needs the target's features of committed tokens."""
-        return bool(self.block_drafters) or self.eagle3 is not None
-
     def draft_passes(self, proposal: Proposal) -> int:
         """Returns how many passes the drafters needed for a proposal, one after another."""
         if self.eagle3 is not None:

@@ -94,7 +94,7 @@ class HostCycle:
         """Keeps the keys and values of the anchor and the accepted path, in the caches of the target and the drafters."""
         rows, device = [0, *path.accepted], self.target.device
         self.verifier.cache.commit(rows)
-        if self.drafters.reads_features:
+        if self.drafters.block_drafters or self.drafters.eagle3:
             index = torch.tensor(rows, device=device)
             positions = torch.arange(self._start, self._start + len(rows), device=device)
             self.drafters.commit(partial(self.target.features, rows=index), positions)

@@ -10,7 +10,7 @@ import gzip
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -194,20 +194,18 @@ def parse_trace(raw: bytes) -> Trace:
 
 def unchecked_trace(lines: Iterable[Line]) -> Trace:
     """Returns the trace in these lines, header first. Only use it for lines that were written by this project or checked before."""
-    header, prefill, steps, finished = None, None, [], None
+    header, steps, others = None, list[Line](), list[Event]()
     for line in lines:
         kind = kind_of(line)
         if kind == "Header":
             header = read_header(line)
         elif kind == "StepDone":
             steps.append(line)
-        elif kind == "PrefillDone":
-            prefill = cast(PrefillDone, read_event(line))
-        elif kind == "Finished":
-            finished = cast(Finished, read_event(line))
+        elif kind in EVENTS:
+            others.append(read_event(line))
     if header is None:
         raise InputError("the trace is empty")
-    return Trace(header, prefill, RecordedSteps(steps), finished)
+    return replace(Trace.of(header, others), steps=RecordedSteps(steps))
 
 
 class RecordedSteps(Sequence[StepDone]):
