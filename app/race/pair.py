@@ -120,6 +120,9 @@ def side_by_side(a: RunSet, b: RunSet) -> Iterator[dict[str, Any]]:
         size += len(prompt) + sum(len(c.text) for trace in traces for step in trace.steps for c in step.committed)
         if number and size > MAX_CHARACTERS:
             return
-        asked = bool(traces[0].header["config"].get("chat"))
-        keys = [run.key for run in runs]
-        yield {"prompt": encodable(prompt), "chat": asked, "keys": keys, "sides": [side_of(trace) for trace in traces]}
+        yield {
+            "prompt": encodable(prompt),
+            "chat": bool(traces[0].header["config"].get("chat")),
+            "keys": [run.key for run in runs],
+            "sides": list(map(side_of, traces)),
+        }

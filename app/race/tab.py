@@ -19,7 +19,17 @@ from app.methods import DEFAULT_LANES, LANES, lane_title, method_of, ordered, ru
 from app.models import model_set
 from app.race import run as race
 from app.race.pair import DISTURBED, OTHER_MACHINE, pair_drawing, side_names, side_of
-from app.race.run import Lane, Race, default_pair, lane_figures, one_machine, plain_lane, recorded_race, reference
+from app.race.run import (
+    Lane,
+    LaneFigures,
+    Race,
+    default_pair,
+    lane_figures,
+    one_machine,
+    plain_lane,
+    recorded_race,
+    reference,
+)
 from app.runs.view import runs_drawing
 from app.session import History, Session
 from app.settings import RACED
@@ -43,12 +53,9 @@ def race_drawing(race: Race, pair: Pair | None = None) -> str:
     """
     base = reference(race)
     names = race.names or tuple(map(lane_title, race.methods))
-    lanes = [{"name": name} | _lane(lane) for name, lane in zip(names, race.lanes, strict=False)]
     figures_of = lane_figures(race)
-    for lane, figures in zip(lanes, figures_of, strict=True):
-        row = asdict(figures)
-        totals = row.pop("totals")
-        lane["row"] = {**totals, **row}
+    done = zip(names, race.lanes, figures_of, strict=False)
+    lanes = [{"name": name} | _lane(lane, figures) for name, lane, figures in done]
     running = bool(race.status)
     for number, method in enumerate(race.methods[len(lanes) :]):
         state = "running" if running and number == 0 else "waiting" if running else "not run"
@@ -107,13 +114,14 @@ def machine(header: dict[str, Any]) -> str:
     return f"{hardware.get('device', 'unknown machine')}{f' ({words})' if words else ''}"
 
 
-def _lane(lane: Lane) -> dict[str, Any]:
-    method = run_lane(lane.trace.header)
+def _lane(lane: Lane, figures: LaneFigures) -> dict[str, Any]:
+    row = asdict(figures)
     return {
-        "method": method,
-        "sentence": lane_sentence(method),
+        "method": figures.method,
+        "sentence": lane_sentence(figures.method),
         "state": "broke off" if lane.problem else "done" if lane.complete else "stopped",
         "problem": lane.problem,
+        "row": row.pop("totals") | row,
         **side_of(lane.trace),
     }
 

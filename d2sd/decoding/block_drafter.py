@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from d2sd.decoding.inspection import log_probabilities, rows_of, tempered
+from d2sd.decoding.inspection import rows_of, tempered
 from d2sd.decoding.verifier import Sampler
 from d2sd.nets.attention import attend_dense
 from d2sd.nets.caches import KeyValueCache
@@ -207,7 +207,7 @@ class BlockDrafter:
         logits = self.logits(self.hidden(ids, positions, read).flatten(0, 1)[masked])
         count = min(top, logits.shape[-1])
         best = logits.topk(count, -1).indices if count > 1 else logits.argmax(-1, keepdim=True)
-        logs = log_probabilities(logits, best)
+        logs = logits.log_softmax(-1, dtype=torch.float32).gather(-1, best).clamp_max(0.0)
         return torch.cat([part.double() for part in (logs.exp(), self.target_ids(best), logs)], -1), logits
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -97,15 +97,6 @@ def measure(scores: Tensor, chosen: Tensor, tokens: Tensor, parents: Tensor, ins
     return torch.cat([sure.double()[None], choice, ours, rank.double()[None], likeliest, best.T.double()])
 
 
-def log_probabilities(scores: Tensor, indices: Tensor) -> Tensor:
-    """Returns the logarithms of softmax(scores) at the given indices, (…, n) float32.
-
-    scores: (…, V) logits of any type.
-    indices: (…, n).
-    """
-    return scores.log_softmax(-1, dtype=torch.float32).gather(-1, indices).clamp_max(0.0)
-
-
 def tempered(scores: Tensor, indices: Tensor) -> Tensor:
     """Returns the probability of one token per row at each of ``TEMPERATURES``, (M, len(TEMPERATURES)) float64.
 
