@@ -107,9 +107,6 @@ class Histories:
         self._histories: dict[str, History] = {}
         self._lock = threading.Lock()
 
-    def __len__(self) -> int:
-        return len(self._histories)
-
     def of(self, name: object, new: History) -> History:
         """Returns the history of the window with this name. Without one, returns ``new``, and stores it if the name is valid."""
         if not isinstance(name, str) or not NAME.fullmatch(name):

@@ -21,7 +21,7 @@ from d2sd.logs import Figures, import_log, is_log, sources_of
 from d2sd.logs.sentences import Answer, answers, report_lines
 from d2sd.trace.files import UNREADABLE, opened
 from d2sd.trace.run import RecordedRun
-from d2sd.trace.text import encodable
+from d2sd.trace.text import clip, encodable
 from d2sd.trace.trace import Reader, lines_of
 
 FILE_TYPES = [".jsonl", ".json", ".gz", ".log", ".txt"]  # suffixes of traces and logs
@@ -34,8 +34,7 @@ LABEL = 200  # maximum characters of a prompt in the name of its run
 
 
 def short(text: str, most: int = 60) -> str:
-    text = encodable(text)
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return clip(encodable(text), most)
 
 
 @dataclass(slots=True)

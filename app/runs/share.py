@@ -80,8 +80,7 @@ def class_page(
 def hand_out(run: RecordedRun, step: int | None = None, node: int | str | None = None) -> str:
     """Returns an offline page of one run that opens at this step and node. Raises ``InputError`` if it is too large."""
     _check([run], MAX_PAGE_MEGABYTES)
-    page = PageRun(run, step=step, node=node, tour=_tour(run))
-    return tours_page([page], TITLE)
+    return tours_page([PageRun(run, step=step, node=node, tour=_tour(run))], TITLE)
 
 
 def _tour(run: RecordedRun) -> str:

@@ -172,7 +172,7 @@ def file(session: Session, data: gr.EventData) -> tuple[Any, Any]:
     if recording is None:
         return gr.skip(), sentence(problem=GONE)
     text = "".join(f"{line}\n" for line in recording.run.lines())
-    made = {"name": f"{file_name(recording.run.header)}.jsonl", "type": "application/jsonl", "text": text}
+    made = {"name": f"{file_name(recording.header)}.jsonl", "type": "application/jsonl", "text": text}
     return runs_drawing(session, made), sentence()
 
 

@@ -73,7 +73,7 @@ def runs_drawing(session: Session, file: dict[str, str] | None = None) -> str:
 
 
 def _row(recording: Recording) -> dict[str, Any]:
-    header = recording.run.header
+    header = recording.header
     return {
         "key": recording.run.key,
         "run": header["run"],

@@ -33,7 +33,7 @@ from d2sd.trace.description import text_html
 from d2sd.trace.events import EVENTS, Committed, Event, Finished, PrefillDone, Record, StepDone, to_line
 from d2sd.trace.files import UNREADABLE, cannot_read, opened, whole_file, write_whole
 from d2sd.trace.metrics import Scalar, Totals, row, totals
-from d2sd.trace.text import encodable
+from d2sd.trace.text import clip, encodable
 
 MAX_DOMAIN = 60
 MAX_BYTES = 512 * 2**20  # size limit of an unpacked trace
@@ -91,8 +91,7 @@ class Trace:
     @property
     def domain(self) -> str:
         """The prompt group in the header, cut to 60 characters; "all" if the header names no group."""
-        name = encodable(str(self.header.get("domain") or "all"))
-        return name if len(name) <= MAX_DOMAIN else name[: MAX_DOMAIN - 1] + "…"
+        return clip(encodable(str(self.header.get("domain") or "all")), MAX_DOMAIN)
 
     @property
     def missing(self) -> tuple[str, ...]:
