@@ -206,9 +206,8 @@ def rounded_apart(race: Race) -> bool:
 
 
 def _config(lane: str, values: dict[str, Any]) -> DecodeConfig:
-    method = method_of(lane)
-    config = replace(settings.config(method, values), inspect=False, cost_aware=lane != method)
-    return config if lane == method else replace(config, node_budget=None)
+    config = replace(settings.config(method_of(lane), values), inspect=False)
+    return config if config.method == lane else replace(config, cost_aware=True, node_budget=None)
 
 
 def reference(race: Race) -> Lane | None:

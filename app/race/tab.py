@@ -42,10 +42,9 @@ from d2sd.errors import require
 FILLED_IN = ("block_size", "second_block_size", "node_budget")  # the engine fills these in for each method
 MAX_LANES = 8  # of runs of the list
 GONE = "This lane is no longer shown here."
-Pair = tuple[int, int]  # the lanes that are compared
 
 
-def race_drawing(race: Race, pair: Pair | None = None) -> str:
+def race_drawing(race: Race, pair: tuple[int, int] | None = None) -> str:
     """Returns the view's value: every planned lane with its state, and the comparison of two lanes. Lanes that have run also have
     steps and figures.
 

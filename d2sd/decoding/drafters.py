@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 
 from torch import Tensor
 
@@ -155,15 +155,12 @@ class CachedDrafters(Drafters):
 
         later: whether block drafters that have not drafted since the last commit read the tokens only before their next draft.
         """
-        by_layers = {}
+        read = cache(lambda *layers: features([*layers]))  # both block drafters may read the same layers
         for drafter in self.block_drafters:
-            layers = tuple(drafter.taps)
-            if layers not in by_layers:
-                by_layers[layers] = features(drafter.taps)
             if later and not drafter.drafted:
-                drafter.later(by_layers[layers])
+                drafter.later(read(*drafter.taps))
             else:
-                drafter.extend(by_layers[layers], positions)
+                drafter.extend(read(*drafter.taps), positions)
         if self.eagle3 is not None:
             self.eagle3.extend(features(self.eagle3.model.target_layer_ids))
 

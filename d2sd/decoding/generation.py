@@ -222,8 +222,7 @@ class Generation:
         """Returns the event at the end of the run."""
         assert self.stop_reason is not None
         text = self.target.tokenizer.decode(self.output, skip_special_tokens=True)
-        out = tuple(self.output)
-        return Finished(self.stop_reason, text, out, self.steps, self.elapsed, self.prefill_seconds)
+        return Finished(self.stop_reason, text, tuple(self.output), self.steps, self.elapsed, self.prefill_seconds)
 
     def _describe(self, proposal: Proposal, seen: Inspection, outcome: TreeWalk, **fields: Any) -> StepDone:
         """Returns the event of a step. Called only if the event is used, because the labels of a whole tree take time.

@@ -175,10 +175,10 @@ def describe_choices(seen: Inspection, outcome: TreeWalk, texts: TokenTexts) -> 
     """Returns the target's choices at the visited nodes."""
     return tuple(
         Choice(
-            node=n,
-            token=seen.chosen[n],
-            text=texts[seen.chosen[n]],
-            probability=seen.choice_probability[n] if seen.choice_probability else None,
+            n,
+            seen.chosen[n],
+            texts[seen.chosen[n]],
+            seen.choice_probability[n] if seen.choice_probability else None,
         )
         for n in outcome.visited
     )
@@ -190,9 +190,8 @@ def describe_tops(proposal: Proposal, seen: Inspection, outcome: TreeWalk, texts
     """
     if seen.top is None:
         return ()
-    nodes = sorted({*proposal.tree.parents[1:], *outcome.visited})
     tops = []
-    for node in nodes:
+    for node in sorted({*proposal.tree.parents[1:], *outcome.visited}):
         likely = [pair for pair in zip(*seen.top[node], strict=True) if pair[1] > 0]
         tokens, shown = zip(*likely, strict=True) if likely else ((), ())
         tops.append(TargetTop(node, _alternatives(tokens, shown, texts)))

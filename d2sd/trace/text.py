@@ -101,8 +101,7 @@ def clip(text: str, most: int) -> str:
 
 def visible(text: str, most: int = 24) -> str:
     """Returns a token's text with visible marks for whitespace, cut to ``most`` characters; safe for a terminal."""
-    shown = "".join(MARKS.get(c) or escaped(c) for c in text[: most + 1]) or "∅"
-    return clip(shown, most)
+    return clip("".join(MARKS.get(c) or escaped(c) for c in text[: most + 1]) or "∅", most)
 
 
 class _Lines:
