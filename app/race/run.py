@@ -121,9 +121,9 @@ def run_race(job: Job, request: RunRequest, methods: Sequence[str]) -> Iterator[
     yield from announce_loading(request.models)
     reasons = {c.method: models.engine(request.models).obstacle(c.method) for c in configs}
     left_out = [reason for reason in reasons.values() if reason]
-    if len(left_out) == len(configs):
-        raise InputError(left_out[0])
     configs = [c for c in configs if not reasons[c.method]]
+    if not configs:
+        raise InputError(left_out[0])
     runs = [prepare_run(request.models, request.prompt, config) for config in configs]
     race = Race(tuple(lane_of(c.method, c.cost_aware) for c in configs), config=configs[0])
     for place, prepared in enumerate(runs, 1):
