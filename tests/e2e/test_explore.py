@@ -250,7 +250,8 @@ def test_settings_describe_limits_of_methods_and_models(shown: Page):
     fold(shown)
     shown.locator("#prompt textarea").focus()
     expect(shown.locator("#examples-tiny")).to_contain_text(presets.TINY)
-    choose_from(shown, "model", "a folder of your own")
+    shown.locator("#model input").click()
+    shown.get_by_role("option", name="a folder of your own").click()  # opens the drawer
     expect(shown.get_by_label("Folder with target/")).to_be_focused()
     fold(shown)
     shown.locator("#prompt textarea").focus()
