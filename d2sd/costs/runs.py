@@ -54,8 +54,8 @@ def recording_machine(
     verified = scale * stages["verify"]
     one = max(1e-9, 1 / plain - other)
     machine = StageCosts(
-        first_draft=_scaled_curve(first, scale * stages["first_draft"], getattr(table, "first_draft", None)),
-        second_draft=_scaled_curve(again, scale * stages["second_draft"], getattr(table, "second_draft", None)),
+        first_draft=_scaled_curve(first, scale * stages["first_draft"], table.first_draft if table else None),
+        second_draft=_scaled_curve(again, scale * stages["second_draft"], table.second_draft if table else None),
         verify=Curve(((1, one),)),
         other=other,
         name="Here",

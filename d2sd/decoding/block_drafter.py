@@ -89,7 +89,7 @@ class BlockDrafter:
 
     def catch_up(self) -> None:
         if self._later:
-            features = torch.cat(self._later, 1)
+            features = self._later[0] if len(self._later) == 1 else torch.cat(self._later, 1)
             self._later.clear()
             start = self.cache.length
             self.extend(features, torch.arange(start, start + features.shape[1], device=self.model.device))

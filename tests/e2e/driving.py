@@ -66,7 +66,7 @@ def put_back(page: Page, address: str) -> None:
     expect(page.locator("#explorer #tree")).to_be_visible()
     page.evaluate("document.activeElement.blur()")  # a focused tab would handle the keys itself
     page.mouse.move(0, 0)
-    for _ in range(4):  # for a menu, playback, the node and the step
+    for _ in range(6):  # for a menu, Find, playback, the node, Details and the step
         page.keyboard.press("Escape")
     expect(view(page)).to_have_attribute("data-pinned", "")
     fold(page)
