@@ -110,6 +110,13 @@ def choose_from(page: Page, elem_id: str, label: str) -> None:
     fold(page)
 
 
+def choose_own_folder(page: Page) -> None:
+    """Choose a folder of one's own as the models, which opens the drawer and focuses the folder's field."""
+    page.locator("#model input").click()
+    page.get_by_role("option", name="a folder of your own").click()
+    expect(page.get_by_label("Folder with target/")).to_be_focused()
+
+
 def choose_method(page: Page, method: str) -> None:
     choose_from(page, "method", next(title for title, name in ordered(d2sd.METHODS) if name == method))
 

@@ -15,6 +15,7 @@ from d2sd.trace.metrics import verdict
 from tests.e2e.driving import (
     choose_from,
     choose_method,
+    choose_own_folder,
     finished,
     fold,
     output_text,
@@ -251,9 +252,7 @@ def test_settings_describe_limits_of_methods_and_models(shown: Page):
     fold(shown)
     shown.locator("#prompt textarea").focus()
     expect(shown.locator("#examples-tiny")).to_contain_text(presets.TINY)
-    shown.locator("#model input").click()
-    shown.get_by_role("option", name="a folder of your own").click()  # opens the drawer
-    expect(shown.get_by_label("Folder with target/")).to_be_focused()
+    choose_own_folder(shown)
     fold(shown)
     shown.locator("#prompt textarea").focus()
     expect(shown.locator("#examples-smollm2")).to_be_visible()
@@ -358,9 +357,7 @@ def test_enter_runs_and_shift_enter_starts_a_line(used: Page):
 def test_problem_is_a_line_of_the_bar_with_buttons_that_help(shown: Page):
     bar, run = shown.locator("#settings > .form").first.bounding_box(), shown.locator("#run")
     places = shown.locator("#explorer .views > *").evaluate_all(PLACES)
-    shown.locator("#model input").click()
-    shown.get_by_role("option", name="a folder of your own").click()  # opens the drawer
-    expect(shown.get_by_label("Folder with target/")).to_be_focused()
+    choose_own_folder(shown)
     fold(shown)
     run.click()
     expect(problem(shown)).to_have_value(re.compile("There is no folder yet"))
