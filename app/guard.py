@@ -150,8 +150,7 @@ async def _drain(receive: Receive) -> None:
 
 
 async def _refuse(scope: Message, receive: Receive, send: Send, status: int, sentence: str) -> None:
-    answer = JSONResponse({"detail": sentence}, status, {"connection": "close"})
-    await answer(scope, receive, send)
+    await JSONResponse({"detail": sentence}, status, {"connection": "close"})(scope, receive, send)
 
 
 def control_values(controls: Sequence[Any], values: Any) -> list[Any]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from urllib.parse import urlencode
 
 from app import models
 from app.settings import SETTINGS, read_setting, used_by
@@ -18,6 +19,7 @@ from d2sd.config import Setting
 from d2sd.errors import require
 
 MAX_PROMPT = 20_000
+MAX_LINK = 8000  # characters of a query; longer links may be truncated in transit
 # Fields of links that define a run, and fields that select a place in a run. assets/viewer/constants.js has the same lists.
 RUN_FIELDS = ("prompt", "model", "method", *(s.name for s in SETTINGS))
 PLACE_FIELDS = (
@@ -81,7 +83,6 @@ class Link:
 
 def read_link(query: Mapping[str, str]) -> Link:
     """Returns the link in a query string. Unknown names are ignored."""
-    values = {}
     ignored = []
 
     def take(name: str, parse: Callable[[str], Any]) -> Any:
@@ -95,9 +96,7 @@ def read_link(query: Mapping[str, str]) -> Link:
 
     parsers = {"prompt": _prompt, "model": _model, "method": _method}
     parsers |= {s.name: partial(_setting, s) for s in SETTINGS}
-    for name, parse in parsers.items():
-        if (value := take(name, parse)) is not None:
-            values[name] = value
+    values = {name: value for name, parse in parsers.items() if (value := take(name, parse)) is not None}
     if "model" in values and "chat" not in query:
         values["chat"] = models.templated(values["model"])
     step = take("step", lambda text: _at_least(1, text) - 1)
@@ -111,6 +110,12 @@ def query_fields(header: Mapping[str, Any]) -> dict[str, str]:
     model, method = header["models"].get("preset"), header["method"]
     values = {**header["config"], "prompt": header["prompt"], "model": model, "method": method}
     return {name: _written(values[name]) for name in RUN_FIELDS if values.get(name) is not None}
+
+
+def query(fields: Mapping[str, str]) -> str:
+    """Returns the query string of these fields; empty if it is too long."""
+    text = urlencode(fields)
+    return text if len(text) <= MAX_LINK else ""
 
 
 def _written(value: Any) -> str:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from d2sd import METHODS, Trace
+from d2sd import METHODS
 
 PLAIN = "autoregressive"
 COST_AWARE = " cost-aware"  # suffix of a lane's id
-AWARE = tuple(f"{method}{COST_AWARE}" for method in ("dflash", "ddtree", "d2sd", "d2sd_tree"))
-LANES = (*METHODS, *AWARE)
+LANES = (*METHODS, *(f"{method}{COST_AWARE}" for method in ("dflash", "ddtree", "d2sd", "d2sd_tree")))
 DEFAULT_LANES = ("autoregressive", "dflash", "eagle3", "d2sd", "d2sd_tree", f"d2sd{COST_AWARE}")
 QUICKEST = ", “quickest here”"  # suffix of a cost-aware lane's title
 NAMES = {method.id: method.name for method in METHODS.values()} | {PLAIN: "One by one"}
@@ -20,8 +19,11 @@ def lane_of(method: str, cost_aware: bool) -> str:
     return method + COST_AWARE if cost_aware else method
 
 
-def trace_lane(trace: Trace) -> str:
-    return lane_of(trace.header["method"], trace.header["config"].get("cost_aware") is True)
+def run_lane(header: Mapping[str, Any]) -> str:
+    """Returns the lane of a run."""
+    config = header.get("config")
+    cost_aware = isinstance(config, Mapping) and config.get("cost_aware") is True
+    return lane_of(str(header.get("method", "run")), cost_aware)
 
 
 def method_of(lane: str) -> str:
@@ -29,15 +31,13 @@ def method_of(lane: str) -> str:
 
 
 def lane_title(lane: str) -> str:
+    """Returns the name of a lane's method, or its id if the method is unknown."""
     method = method_of(lane)
-    return f"{NAMES[method]}{QUICKEST if lane != method else ''}"
+    return f"{NAMES.get(method, method[:40])}{QUICKEST if lane != method else ''}"
 
 
 def run_title(header: Mapping[str, Any]) -> str:
-    """Returns the name of a run's method, or its id if the method is unknown."""
-    method, config = str(header.get("method", "run")), header.get("config")
-    cost_aware = isinstance(config, Mapping) and config.get("cost_aware") is True
-    return NAMES.get(method, method[:40]) + (QUICKEST if cost_aware else "")
+    return lane_title(run_lane(header))
 
 
 def ordered(lanes: Collection[str]) -> list[tuple[str, str]]:

@@ -107,16 +107,12 @@ class Histories:
         self._histories: dict[str, History] = {}
         self._lock = threading.Lock()
 
-    def __len__(self) -> int:
-        return len(self._histories)
-
     def of(self, name: object, new: History) -> History:
         """Returns the history of the window with this name. Without one, returns ``new``, and stores it if the name is valid."""
         if not isinstance(name, str) or not NAME.fullmatch(name):
             return new
         with self._lock:
-            history = self._histories.pop(name, new)
-            self._histories[name] = history
+            history = self._histories[name] = self._histories.pop(name, new)
             size = sum(h.size for h in self._histories.values())
             for oldest in list(self._histories)[:-1]:
                 if len(self._histories) > MAX_WINDOWS or size > MAX_BYTES:
@@ -176,8 +172,7 @@ class Session(Ticket):
         Returns the segment for the view.
         """
         self.shown = self.history.keep(run, source, label)
-        opened = label if source == "Opened" else ""
-        origin = Origin(not self.shown.live, source in OWN, opened)
+        origin = Origin(not self.shown.live, source in OWN, label if source == "Opened" else "")
         return self.shown.segment(0, Message.select(selection), origin)
 
 

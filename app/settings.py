@@ -100,10 +100,13 @@ def setting_tabs(name: str, used: bool) -> list[str]:
     return ["in-tabs", *(tab for tab, shows in shown.items() if shows)]
 
 
-def setting_box(setting: Setting, used: bool = True) -> gr.Number | gr.Checkbox | gr.Dropdown:
+def setting_box(setting: Setting, used: bool) -> gr.Number | gr.Checkbox | gr.Dropdown:
     """Returns the control of a setting: a number field, a checkbox or a list. used: as in ``setting_tabs``."""
-    shape: dict[str, Any] = {"elem_id": element(setting), "min_width": 60}
-    shape["elem_classes"] = setting_tabs(setting.name, used)
+    shape: dict[str, Any] = {
+        "elem_id": element(setting),
+        "min_width": 60,
+        "elem_classes": setting_tabs(setting.name, used),
+    }
     if setting.kind == "flag":
         chat = setting.name == "chat" and templated(first_model())
         return gr.Checkbox(bool(setting.default) or chat, label=setting.label, **shape)

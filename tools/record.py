@@ -84,7 +84,7 @@ def record_race(path: Path, model: ModelSet, prompt: str, values: dict[str, Any]
     If a lane has the same text and settings as the Explore run in the same folder, this run gets the lane's speeds, so that both
     tabs show the same speeds.
     """
-    done = Race(prompt, ())
+    done = Race(())
     for update in race.run_race(Job(), RunRequest(prompt, model, "", values), DEFAULT_LANES):
         done = update.value or done
         if not done.status and any(lane.problem for lane in done.lanes):

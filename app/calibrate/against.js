@@ -15,7 +15,7 @@ export function start(element, trigger, props, watch) {
   const choice = h("select", { ariaLabel: "Prompt", onchange: () => use(choice.value) });
   const texts = textsView((side, step) => trigger("select", { side, step, key: pairs[choice.value].keys[side] }));
   texts.box.querySelector(".head").prepend(choice);
-  const use = (n) => texts.show(pairs[n].prompt, pairs[n].sides, names, pairs[n].chat);
+  const use = (n) => texts.show(pairs[n], pairs[n].sides, names);
   const root = h(
     "section.panels.race",
     { ariaLabel: "Against another set" },

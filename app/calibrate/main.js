@@ -121,9 +121,10 @@ function membersView(open, closed) {
     const steps = count(new Set(items.map(({ row }) => row)).size, "step");
     const positions = items.length > 0 && items[0].at !== null;
     const listed = positions ? `${count(items.length, "position")} in ${steps}, the most surprising first` : steps;
+    const click = "Click a line to open its step in Explore.";
     what.textContent = none
-      ? "Click a line to open its step in Explore. To list other steps, click a mark in a figure, or a number in a figure’s table."
-      : `${listed}. Click a line to open its step in Explore.`;
+      ? `${click} To list other steps, click a mark in a figure, or a number in a figure’s table.`
+      : `${listed}. ${click}`;
     draw();
   }
 
@@ -174,10 +175,6 @@ function stepWords({ steps, report }, row) {
     outcome && ": ",
     outcome && h("b", { class: `outcome ${steps.outcome[row]}` }, `${outcome.mark} ${outcome.words}`),
   ];
-}
-
-function figuresJson({ progress, runs, reading, report }) {
-  return JSON.stringify({ title: progress.title, runs, reading, report }, null, 1);
 }
 
 // The steps of a mark of a figure, and the marks of a step. A mark is given by its place in the figure.
@@ -268,7 +265,11 @@ export function start(element, trigger, props, watch, server, options) {
   const title = h("span.what", {});
   const here = h("span.here", { hidden: true });
   const bar = h("progress", { max: 1, ariaLabel: "Prompts done", hidden: true });
-  const save = () => saveFile("calibration.json", "application/json", figuresJson(data));
+  const save = () => {
+    const { progress, runs, reading, report } = data;
+    const saved = { title: progress.title, runs, reading, report };
+    saveFile("calibration.json", "application/json", JSON.stringify(saved, null, 1));
+  };
   const tools = h("div.tools", { hidden: true }, button("JSON", { class: "small", "data-save": "json" }, save));
   const notice = h("p.notice", { role: "alert", hidden: true });
   const empty = h(
@@ -306,7 +307,7 @@ export function start(element, trigger, props, watch, server, options) {
 
   function show() {
     data = readJson(props.value);
-    const some = Boolean(data && data.report);
+    const some = Boolean(data?.report);
     views.hidden = further.hidden = tools.hidden = summary.result.hidden = summary.more.hidden = !some;
     empty.hidden = some;
     notice.hidden = true;

@@ -17,6 +17,7 @@ from app.session import OWN, Session
 from app.streaming import announce_loading
 from app.visitors import without_paths
 from d2sd import Engine, InputError, Trace
+from d2sd.errors import require
 from d2sd.folders.model_sets import ModelSet
 from d2sd.folders.store import REMOTE
 from d2sd.replay.grid import GridProgress, replay_grid
@@ -51,8 +52,7 @@ def answer_question(name: str, job: Job, shown: RecordedRun) -> Iterator[Update[
         return
     called, parse = QUESTIONS[name]
     try:
-        if job.data.get("key") != shown.key or not len(shown):
-            raise InputError(OTHER_RUN)
+        require(job.data.get("key") == shown.key and len(shown), OTHER_RUN)
         ask = parse(job.data)
         chosen = _models_of(shown.header)
         yield from announce_loading(chosen)
@@ -83,8 +83,7 @@ def replay_settings(job: Job, session: Session) -> Iterator[Update[str]]:
         yield told(problem=NOT_REPLAYED)
         return
     try:
-        if job.data.get("key") != shown.key or not shown.ended:
-            raise InputError(OTHER_RUN)
+        require(job.data.get("key") == shown.key and shown.ended, OTHER_RUN)
         chosen = _models_of(shown.header)
         yield from announce_loading(chosen)
         models.engine(chosen)

@@ -157,10 +157,9 @@ export function start(element, trigger, props, watch) {
     toldOf = drawn;
     const two = at.map((n) => lanes[n].lane);
     texts.show(
-      data.prompt,
+      data,
       two,
       two.map(({ name }) => name),
-      data.chat,
     );
     texts.play(player.time);
   }

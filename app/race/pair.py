@@ -114,11 +114,15 @@ def side_by_side(a: RunSet, b: RunSet) -> Iterator[dict[str, Any]]:
     """Yields, for each common prompt, the runs of both sides."""
     size = 0
     for number, at in enumerate(partners(a.prompts, b.prompts)):
-        traces = a.traces[at[0]], b.traces[at[1]]
+        runs = [side.runs[n].run for side, n in zip((a, b), at, strict=True)]
+        traces = [run.trace() for run in runs]
         prompt = traces[0].prompt
         size += len(prompt) + sum(len(c.text) for trace in traces for step in trace.steps for c in step.committed)
         if number and size > MAX_CHARACTERS:
             return
-        asked = bool(traces[0].header["config"].get("chat"))
-        keys = [side.runs[n].run.key for side, n in zip((a, b), at, strict=True)]
-        yield {"prompt": encodable(prompt), "chat": asked, "keys": keys, "sides": [side_of(trace) for trace in traces]}
+        yield {
+            "prompt": encodable(prompt),
+            "chat": bool(traces[0].header["config"].get("chat")),
+            "keys": [run.key for run in runs],
+            "sides": list(map(side_of, traces)),
+        }

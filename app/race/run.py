@@ -13,7 +13,7 @@ from typing import Any
 from app import models, settings
 from app.jobs import Job, Update, failure_sentence
 from app.links import check_length
-from app.methods import LANES, PLAIN, lane_of, lane_title, method_of, trace_lane
+from app.methods import LANES, PLAIN, lane_of, lane_title, method_of, run_lane
 from app.plain import PlainStep
 from app.presets import TRACES
 from app.race.pair import same_machine
@@ -64,7 +64,6 @@ class Race:
     config: the requested settings, without the defaults that the engine fills in for each method.
     """
 
-    prompt: str
     methods: tuple[str, ...]
     lanes: tuple[Lane, ...] = ()
     status: str = ""
@@ -100,11 +99,11 @@ class LaneFigures:
 def recorded_race() -> Race:
     """Returns the bundled race, without lanes if its file is missing."""
     if not RECORDED.exists():
-        return Race("", ())
+        return Race(())
     traces = json.loads(gzip.decompress(RECORDED.read_bytes()))["traces"]
     lanes = tuple(Lane(parse_trace(trace.encode())) for trace in traces)
-    methods = tuple(trace_lane(lane.trace) for lane in lanes)
-    return Race(str(lanes[0].trace.header["prompt"]), methods, lanes, recorded=True)
+    methods = tuple(run_lane(lane.trace.header) for lane in lanes)
+    return Race(methods, lanes, recorded=True)
 
 
 def run_race(job: Job, request: RunRequest, methods: Sequence[str]) -> Iterator[Update[Race]]:
@@ -122,11 +121,11 @@ def run_race(job: Job, request: RunRequest, methods: Sequence[str]) -> Iterator[
     yield from announce_loading(request.models)
     reasons = {c.method: models.engine(request.models).obstacle(c.method) for c in configs}
     left_out = [reason for reason in reasons.values() if reason]
-    if len(left_out) == len(configs):
-        raise InputError(left_out[0])
     configs = [c for c in configs if not reasons[c.method]]
+    if not configs:
+        raise InputError(left_out[0])
     runs = [prepare_run(request.models, request.prompt, config) for config in configs]
-    race = Race(request.prompt, tuple(lane_of(c.method, c.cost_aware) for c in configs), config=configs[0])
+    race = Race(tuple(lane_of(c.method, c.cost_aware) for c in configs), config=configs[0])
     for place, prepared in enumerate(runs, 1):
         if job.cancelled():
             break
@@ -207,22 +206,18 @@ def rounded_apart(race: Race) -> bool:
 
 
 def _config(lane: str, values: dict[str, Any]) -> DecodeConfig:
-    method = method_of(lane)
-    config = replace(settings.config(method, values), inspect=False, cost_aware=lane != method)
-    return config if lane == method else replace(config, node_budget=None)
+    config = replace(settings.config(method_of(lane), values), inspect=False)
+    return config if config.method == lane else replace(config, cost_aware=True, node_budget=None)
 
 
 def reference(race: Race) -> Lane | None:
     """Returns the complete lane of plain decoding, or else the first complete lane."""
-    complete = [lane for lane in race.lanes if lane.complete]
-    plain = [lane for lane in complete if lane.trace.header["method"] == PLAIN]
-    return next(iter(plain or complete), None)
+    return plain_lane(race) or next((lane for lane in race.lanes if lane.complete), None)
 
 
 def plain_lane(race: Race) -> Lane | None:
     """Returns the complete lane of plain decoding, or None."""
-    base = reference(race)
-    return base if base and base.trace.header["method"] == PLAIN else None
+    return next((lane for lane in race.lanes if lane.complete and lane.trace.header["method"] == PLAIN), None)
 
 
 def one_machine(race: Race) -> bool:
@@ -257,7 +252,7 @@ def _figures(lane: Lane, base: Lane | None, plain: Lane | None, order: list[floa
     comparable = lane.complete and base is not None
     differs = first_difference(lane.trace.token_ids, base.trace.token_ids) if base and comparable else None
     return LaneFigures(
-        method=trace_lane(lane.trace),
+        method=run_lane(lane.trace.header),
         totals=totals,
         speedup=totals.tokens_per_second / rate if rate and totals.steps else None,
         place=order.index(totals.seconds) + 1 if lane.complete and order else None,

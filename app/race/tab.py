@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl
 
 import gradio as gr
 import orjson
@@ -15,12 +15,22 @@ from app import links, models
 from app.explore.controls import ExploreTab, RunToOpen, filled_in, opens_run, run_buttons
 from app.gradio_internals import View, inside
 from app.jobs import AT_ONCE, Call, Job, ModelJobs, Ticket, Update, answer, hide_problem_on, notice_box, sentence
-from app.methods import DEFAULT_LANES, LANES, PLAIN, lane_title, method_of, ordered, trace_lane
+from app.methods import DEFAULT_LANES, LANES, lane_title, method_of, ordered, run_lane
 from app.models import model_set
 from app.race import run as race
 from app.race.pair import DISTURBED, OTHER_MACHINE, pair_drawing, side_names, side_of
-from app.race.run import Lane, Race, default_pair, lane_figures, one_machine, recorded_race, reference
-from app.runs.view import MAX_LINK, runs_drawing
+from app.race.run import (
+    Lane,
+    LaneFigures,
+    Race,
+    default_pair,
+    lane_figures,
+    one_machine,
+    plain_lane,
+    recorded_race,
+    reference,
+)
+from app.runs.view import runs_drawing
 from app.session import History, Session
 from app.settings import RACED
 from app.streaming import RunRequest
@@ -32,10 +42,9 @@ from d2sd.errors import require
 FILLED_IN = ("block_size", "second_block_size", "node_budget")  # the engine fills these in for each method
 MAX_LANES = 8  # of runs of the list
 GONE = "This lane is no longer shown here."
-Pair = tuple[int, int]  # the lanes that are compared
 
 
-def race_drawing(race: Race, pair: Pair | None = None) -> str:
+def race_drawing(race: Race, pair: tuple[int, int] | None = None) -> str:
     """Returns the view's value: every planned lane with its state, and the comparison of two lanes. Lanes that have run also have
     steps and figures.
 
@@ -43,30 +52,30 @@ def race_drawing(race: Race, pair: Pair | None = None) -> str:
     """
     base = reference(race)
     names = race.names or tuple(map(lane_title, race.methods))
-    lanes = [{"name": name} | _lane(lane) for name, lane in zip(names, race.lanes, strict=False)]
     figures_of = lane_figures(race)
-    for lane, figures in zip(lanes, figures_of, strict=True):
-        row = asdict(figures)
-        totals = row.pop("totals")
-        lane["row"] = {**totals, **row}
+    done = zip(names, race.lanes, figures_of, strict=False)
+    lanes = [{"name": name} | _lane(lane, figures) for name, lane, figures in done]
     running = bool(race.status)
     for number, method in enumerate(race.methods[len(lanes) :]):
         state = "running" if running and number == 0 else "waiting" if running else "not run"
         name = lane_title(method)
         lanes.append({"method": method, "name": name, "sentence": lane_sentence(method), "state": state})
-    trace = race.lanes[0].trace if race.lanes else None
-    data = {
+    data: dict[str, Any] = {
         "status": race.status,
-        "prompt": trace.prompt if trace else "",
-        "chat": bool(trace and trace.header["config"].get("chat")),
-        "model": str(trace.header["models"].get("preset") or "") if trace else "",
         "kind": "runs" if race.names else "recorded" if race.recorded else "own",
-        "machine": machine(trace.header) if trace else "",
         "reference": names[race.lanes.index(base)] if base else "",
-        "plain": bool(base and base.trace.header["method"] == PLAIN),
+        "plain": plain_lane(race) is not None,
         "lanes": lanes,
         "query": "" if race.names else race_query(race),
     }
+    if race.lanes:
+        trace = race.lanes[0].trace
+        data |= {
+            "prompt": trace.prompt,
+            "chat": bool(trace.header["config"].get("chat")),
+            "model": str(trace.header["models"].get("preset") or ""),
+            "machine": machine(trace.header),
+        }
     compared = None if running else pair or default_pair(race)
     if compared:
         disturbed = any(figures_of[n].disturbed for n in compared)
@@ -85,8 +94,7 @@ def race_query(race: Race) -> str:
     fields = links.query_fields(
         {**header, "method": None, "config": {**header["config"], **requested, "cost_aware": None}}
     )
-    text = urlencode({**fields, "tab": "race", "methods": ",".join(race.methods)})
-    return text if len(text) <= MAX_LINK else ""
+    return links.query({**fields, "tab": "race", "methods": ",".join(race.methods)})
 
 
 def lane_sentence(lane: str) -> str:
@@ -105,13 +113,14 @@ def machine(header: dict[str, Any]) -> str:
     return f"{hardware.get('device', 'unknown machine')}{f' ({words})' if words else ''}"
 
 
-def _lane(lane: Lane) -> dict[str, Any]:
-    method = trace_lane(lane.trace)
+def _lane(lane: Lane, figures: LaneFigures) -> dict[str, Any]:
+    row = asdict(figures)
     return {
-        "method": method,
-        "sentence": lane_sentence(method),
+        "method": figures.method,
+        "sentence": lane_sentence(figures.method),
         "state": "broke off" if lane.problem else "done" if lane.complete else "stopped",
         "problem": lane.problem,
+        "row": row.pop("totals") | row,
         **side_of(lane.trace),
     }
 
@@ -249,6 +258,6 @@ def show_runs(call: Call, session: Session) -> tuple[Any, Any, Any]:
     shown = [lane for lane in lanes if lane.trace.prompt == prompt][-MAX_LANES:]
     names = tuple(side_names([[lane.trace.header] for lane in shown]))
     call.check()
-    session.beside = Race(prompt, tuple(trace_lane(lane.trace) for lane in shown), tuple(shown), names=names)
+    session.beside = Race(tuple(run_lane(lane.trace.header) for lane in shown), tuple(shown), names=names)
     note = "" if len(shown) == len(ticked) else f"Shown: {len(shown)} of {len(ticked)} ticked runs, all of one prompt."
     return race_drawing(session.beside), gr.Tabs(selected="race"), sentence(note=note)

@@ -73,18 +73,15 @@ export function piecesOf(sides, from, to) {
 /** The step at a place of the text: that of the `side` whose step is longer there, and the other side's steps that end within it. Null if
  *  no step is there. `only`: the only side at this place, or null; `shared`: where the texts begin to differ. */
 export function stepAt(sides, place, only, shared) {
-  const indices = sides.map(({ steps }, n) =>
-    only === null || only === n ? steps.findIndex(({ from, to }) => from <= place && place < to) : -1,
-  );
-  const [one, other] = sides.map(({ steps }, n) =>
-    indices[n] < 0 ? -1 : steps[indices[n]].to - steps[indices[n]].from,
-  );
+  const here = ({ from, to }) => from <= place && place < to;
+  const found = sides.map(({ steps }, n) => (only === null || only === n) && steps.find(here));
+  const [one, other] = found.map((step) => (step ? step.to - step.from : -1));
   const side = one > other ? 0 : 1;
-  if (indices[side] < 0) return null;
-  const { from, to } = sides[side].steps[indices[side]];
+  if (!found[side]) return null;
+  const { from, to } = found[side];
   const within = (step) => step.to > from && step.to <= Math.min(to, shared);
   const others = only === null ? sides[1 - side].steps.flatMap((step, n) => (within(step) ? [n] : [])) : [];
-  return { side, step: indices[side], others, from, to };
+  return { side, step: sides[side].steps.indexOf(found[side]), others, from, to };
 }
 
 const SOUGHT = 400; // steps among which the first frame is chosen
@@ -139,8 +136,9 @@ export function textsView(open, framed = () => {}) {
     event.preventDefault();
   }
 
-  /** `prompt`: the text before; `sides`: results of `readSide`; `asked`: whether the text answers the prompt instead of continuing it. */
-  function show(prompt, both, whose, asked = false) {
+  /** `prompt`: the text before; `chat`: whether the text answers the prompt instead of continuing it; `both`: results of `readSide`;
+   *  `whose`: their names. */
+  function show({ prompt, chat }, both, whose) {
     const textless = both.some(({ raw }) => raw.textless);
     [sides, names] = [textless ? both.map(({ raw }) => readSide(raw, true)) : both, whose];
     const at = textless ? null : firstDifference(...sides.map((side) => side.words));
@@ -164,7 +162,7 @@ export function textsView(open, framed = () => {}) {
     rails.replaceChildren(
       h(
         "span",
-        { class: asked ? "prompt asked" : "prompt" },
+        { class: chat ? "prompt asked" : "prompt" },
         (prompt.length > LONG ? `…${prompt.slice(-LONG)}` : prompt).toWellFormed(),
       ),
       ...pieces(sides[0].words, sides, 0, shared, null),
@@ -259,8 +257,9 @@ export function textsView(open, framed = () => {}) {
           outcome && `${OUTCOMES[outcome].mark} ${OUTCOMES[outcome].words}`,
           boundary < 0 ? "" : `${count(boundary, "token")} of the first draft accepted`,
         ];
-        const said = first === last ? parts.filter(Boolean).join(", ") : "";
-        const name = `${names[n]}, ${first === last ? "step" : "steps"} ${first + 1}${first === last ? "" : ` to ${last + 1}`}`;
+        const single = first === last;
+        const said = single ? parts.filter(Boolean).join(", ") : "";
+        const name = `${names[n]}, ${single ? `step ${first + 1}` : `steps ${first + 1} to ${last + 1}`}`;
         return h(
           "span",
           {},

@@ -94,15 +94,17 @@ function rememberForms() {
 /** Keys that Gradio's controls lack: Enter in the prompt presses the main button of the tab, Shift + Enter starts a line; Tab closes an
  *  open dropdown. */
 function listenForKeys() {
+  const ofPrompt = ({ target, key, isComposing }) => key === "Enter" && !isComposing && target.closest("#prompt");
+  // with Shift + Enter Gradio submits the prompt
+  document.addEventListener("keypress", (event) => ofPrompt(event) && event.stopPropagation(), true);
   document.addEventListener(
     "keydown",
     (event) => {
       const { target, key } = event;
       if (key === "Tab" && target.matches("input[role='combobox'][aria-expanded='true']"))
         target.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", code: "Escape", bubbles: true }));
-      if (key !== "Enter" || event.isComposing || !target.closest("#prompt")) return;
+      if (!ofPrompt(event) || event.shiftKey) return;
       event.stopPropagation();
-      if (event.shiftKey) return;
       event.preventDefault();
       [...document.querySelectorAll("#run, #start-race")].find((main) => main.offsetParent)?.click();
     },

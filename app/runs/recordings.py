@@ -21,7 +21,7 @@ from d2sd.logs import Figures, import_log, is_log, sources_of
 from d2sd.logs.sentences import Answer, answers, report_lines
 from d2sd.trace.files import UNREADABLE, opened
 from d2sd.trace.run import RecordedRun
-from d2sd.trace.text import encodable
+from d2sd.trace.text import clip, encodable
 from d2sd.trace.trace import Reader, lines_of
 
 FILE_TYPES = [".jsonl", ".json", ".gz", ".log", ".txt"]  # suffixes of traces and logs
@@ -34,8 +34,7 @@ LABEL = 200  # maximum characters of a prompt in the name of its run
 
 
 def short(text: str, most: int = 60) -> str:
-    text = encodable(text)
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return clip(encodable(text), most)
 
 
 @dataclass(slots=True)
@@ -67,19 +66,6 @@ def prompt_label(header: dict[str, Any]) -> str:
     return short(" ".join(str(header.get("prompt") or "no prompt").split()), LABEL)
 
 
-class Traces(Sequence[Trace]):
-    """The traces of recordings, each decoded on access."""
-
-    def __init__(self, runs: Sequence[Recording]):
-        self._runs = runs
-
-    def __len__(self) -> int:
-        return len(self._runs)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._runs[index].run.trace()
-
-
 @dataclass(frozen=True)
 class RunSet:
     """Runs under one title."""
@@ -87,13 +73,9 @@ class RunSet:
     title: str
     runs: tuple[Recording, ...]
 
-    @property
-    def traces(self) -> Traces:
-        return Traces(self.runs)
-
     @cached_property
     def statistics(self) -> RunStatistics:
-        return RunStatistics(self.traces)
+        return RunStatistics(kept.run.trace() for kept in self.runs)
 
     @property
     def prompts(self) -> tuple[str, ...]:

@@ -43,8 +43,8 @@ def window_file(runs: Sequence[Recording]) -> bytes:
 
 def class_page(
     runs: Sequence[Recording],
-    shown: str = "",
-    step: int | None = None,
+    shown: str,
+    step: int | None,
     chosen: Collection[str] | None = None,
     title: str = "",
 ) -> str:
@@ -80,8 +80,7 @@ def class_page(
 def hand_out(run: RecordedRun, step: int | None = None, node: int | str | None = None) -> str:
     """Returns an offline page of one run that opens at this step and node. Raises ``InputError`` if it is too large."""
     _check([run], MAX_PAGE_MEGABYTES)
-    page = PageRun(run, step=step, node=node, tour=_tour(run))
-    return tours_page([page], TITLE)
+    return tours_page([PageRun(run, step=step, node=node, tour=_tour(run))], TITLE)
 
 
 def _tour(run: RecordedRun) -> str:
@@ -134,7 +133,7 @@ def export(session: Session, data: gr.EventData) -> tuple[Any, Any]:
     return session.shown.message(Message("file", file)), sentence()
 
 
-def make_file(run: RecordedRun, kind: Any, step: Any, node: Any = None) -> dict[str, str]:
+def make_file(run: RecordedRun, kind: Any, step: Any, node: Any) -> dict[str, str]:
     """Returns ``name``, ``type`` and ``text`` of a file. An HTML file opens at ``step`` and ``node``. Raises ``InputError``."""
     step = step_number(step)
     node = node if node == "bonus" or (isinstance(node, int) and 0 <= node < 10**9) else None

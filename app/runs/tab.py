@@ -26,10 +26,9 @@ from d2sd.trace.run import Message, RecordedRun
 TABS = ("explore", "race", "calibrate", "learn")
 PLACE = {*links.PLACE_FIELDS, "__theme"} - {"run"}  # fields that select a place in the shown run
 GONE = "This run is no longer in the list."
-ELSEWHERE = (
-    "The run of this link is not (or no longer) stored here. It will be run again with the settings of the link."
-)
-NOT_KEPT = "The run of this link is not (or no longer) stored here. The link does not contain the run's settings."
+NOT_STORED = "The run of this link is not (or no longer) stored here."
+ELSEWHERE = f"{NOT_STORED} It will be run again with the settings of the link."
+NOT_KEPT = f"{NOT_STORED} The link does not contain the run's settings."
 NOT_YET = "This link describes a run that has not been made yet."
 STAYS = "The run below is a different one. Press Run to use the settings of the link."
 PRESS_RUN = "Press Run to load the models and start the run."
@@ -173,7 +172,7 @@ def file(session: Session, data: gr.EventData) -> tuple[Any, Any]:
     if recording is None:
         return gr.skip(), sentence(problem=GONE)
     text = "".join(f"{line}\n" for line in recording.run.lines())
-    made = {"name": f"{file_name(recording.run.header)}.jsonl", "type": "application/jsonl", "text": text}
+    made = {"name": f"{file_name(recording.header)}.jsonl", "type": "application/jsonl", "text": text}
     return runs_drawing(session, made), sentence()
 
 
@@ -182,12 +181,9 @@ def together(session: Session, data: gr.EventData) -> tuple[Any, Any]:
     runs, fields = session.history.runs, event_fields(data)
     try:
         if fields.get("kind") == "class":
-            keys = fields.get("keys")
-            chosen = {key for key in keys if isinstance(key, str)} if isinstance(keys, list) else None
-            step, title = step_number(fields.get("step")), fields.get("title")
-            content = class_page(
-                runs, session.shown.key, step, chosen, title if isinstance(title, str) else ""
-            ).encode()
+            keys, title, step = fields.get("keys"), fields.get("title"), step_number(fields.get("step"))
+            chosen, title = keys if isinstance(keys, list) else None, title if isinstance(title, str) else ""
+            content = class_page(runs, session.shown.key, step, chosen, title).encode()
             made = {"name": "d2sd-class.html", "type": "text/html"}
         else:
             content, made = window_file(runs), {"name": "d2sd-runs.jsonl.gz", "type": "application/gzip"}

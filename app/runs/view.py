@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlencode
 
 import orjson
 
@@ -22,7 +21,6 @@ from d2sd.folders.store import REMOTE
 from d2sd.methods import METHODS
 from d2sd.trace.metrics import SYMBOLS
 
-MAX_LINK = 8000  # characters; longer links may be truncated in transit
 DEFAULTS = {s.name: s.default for s in SETTINGS}
 ABOUT = (
     "num_branches",
@@ -75,16 +73,14 @@ def runs_drawing(session: Session, file: dict[str, str] | None = None) -> str:
 
 
 def _row(recording: Recording) -> dict[str, Any]:
-    header = recording.run.header
-    fields = links.query_fields(header)
-    query = urlencode(fields)
+    header = recording.header
     return {
         "key": recording.run.key,
         "run": header["run"],
         "label": recording.label,
         "about": f"{recording.source}: {about(header)}",
         "at": recording.at,
-        "query": query if len(query) <= MAX_LINK else "",
+        "query": links.query(links.query_fields(header)),
     }
 
 

@@ -327,7 +327,10 @@ class Explorer {
       openFacts: turn("facts"),
     };
     for (const [name, act] of Object.entries(acts)) page[name].addEventListener("click", act);
-    page.root.addEventListener("fullscreenchange", () => state.showPresent(document.fullscreenElement === page.root));
+    page.root.addEventListener("fullscreenchange", () => {
+      if (!document.fullscreenElement) state.showPresent(false);
+      else if (!state.now.present) document.exitFullscreen(); // the present view ended before full screen began
+    });
     listenForKeys(element, this.told ? { "?": keys["?"] } : keys);
     if (this.served) document.addEventListener("explorer:words", keys["?"]);
     // Other scripts select a step (detail: {step, node}); a standalone file starts and stops games (detail: {name, on}).

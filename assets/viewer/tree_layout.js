@@ -306,7 +306,7 @@ export class Columns {
    * matters: columns that stay readable as far as possible, the most important first
    * need(depth): pixels for the words of a column, 0 without words
    * wish(depth): pixels if there is room: for the words of hidden nodes too, or in larger type on a narrow screen
-   * lead: width of the first column if the others leave it; at least 90% of it where this is a small part of the view, all in a fitted view
+   * lead: width of the first column if the others leave it; where it is a small part of the view, at least 90% of it, or all of it if `fitted`
    */
   constructor(count, across, fitted, matters, need = () => COLUMN.read, wish = need, lead = 0) {
     const [needs, wishes] = [need, wish].map((of) => [...Array(count).keys()].map(of));

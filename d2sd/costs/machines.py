@@ -97,10 +97,11 @@ class StageCosts:
 
     def seconds(self, method: str, work: Work) -> float | None:
         """Returns the seconds of a step with this method and this work; None if the machine's time for the method's drafter is unknown."""
-        first = self.drafts.get(method, self.first_draft)
-        if work.first and first is None:
-            return None
-        drafted = first.seconds(work.first) if first is not None and work.first else 0.0
+        drafted = 0.0
+        if work.first:
+            if (first := self.drafts.get(method, self.first_draft)) is None:
+                return None
+            drafted = first.seconds(work.first)
         return drafted + sum(map(self.second_draft.seconds, work.again)) + self.verify.seconds(work.nodes) + self.other
 
     def of(self, method: str) -> StageCosts:

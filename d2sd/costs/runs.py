@@ -54,10 +54,8 @@ def recording_machine(
     verified = scale * stages["verify"]
     one = max(1e-9, 1 / plain - other)
     machine = StageCosts(
-        first_draft=_scaled_curve(first, scale * stages["first_draft"], None if table is None else table.first_draft),
-        second_draft=_scaled_curve(
-            again, scale * stages["second_draft"], None if table is None else table.second_draft
-        ),
+        first_draft=_scaled_curve(first, scale * stages["first_draft"], table.first_draft if table else None),
+        second_draft=_scaled_curve(again, scale * stages["second_draft"], table.second_draft if table else None),
         verify=Curve(((1, one),)),
         other=other,
         name="Here",
@@ -79,12 +77,11 @@ def _scaled_curve(rows: list[int], seconds: float, table: Curve | None) -> Curve
     rows: number of rows of each pass. If there are no passes, the curve is not scaled.
     table: None for a constant curve.
     """
-    if not rows:
-        return Curve(((1, 0.0),)) if table is None else table
-    mean = seconds / len(rows)
     if table is None:
-        return Curve(((1, mean),))
-    ratio = mean / max(1e-12, fmean(map(table.seconds, rows)))
+        return Curve(((1, seconds / len(rows) if rows else 0.0),))
+    if not rows:
+        return table
+    ratio = seconds / len(rows) / max(1e-12, fmean(map(table.seconds, rows)))
     return Curve(tuple((at, ratio * t) for at, t in table.points))
 
 

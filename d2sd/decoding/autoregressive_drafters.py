@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -157,21 +158,19 @@ class LevelDrafter:
 
     def _levels(self, numbers: list[float]) -> list[Level]:
         """Returns the levels in the output of ``_grow``."""
-        k, begin, out = self.top_k, 0, []
+        k, rest, out = self.top_k, iter(numbers), []
         for level in range(self.depth + 1):
             size = k * k if level else k
-            scores = numbers[begin : begin + size]
-            tokens = [int(n) for n in numbers[begin + size : begin + 2 * size]]
-            continued = [int(n) for n in numbers[begin + 2 * size : begin + 2 * size + k]]
+            scores, tokens = list(islice(rest, size)), list(map(int, islice(rest, size)))
+            continued = list(map(int, islice(rest, k)))
             out.append(Level([n // k for n in range(size)], tokens, scores, continued))
-            begin += 2 * size + k
         return out
 
 
 class ChainDrafter:
     """An autoregressive draft model and its cache of the committed text. New tokens overwrite rejected ones in the cache."""
 
-    def __init__(self, model: Target, passes: Passes, inspect: bool = False):
+    def __init__(self, model: Target, passes: Passes, inspect: bool):
         self.model, self.backend, self.inspect = model, passes.backend, inspect
         self.cache = passes.cache("draft_model", model.new_cache)
         self._read: list[int] = []  # tokens whose keys and values are in the cache

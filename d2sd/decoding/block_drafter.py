@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from d2sd.decoding.inspection import log_probabilities, rows_of, tempered
+from d2sd.decoding.inspection import rows_of, tempered
+from d2sd.decoding.verifier import Sampler
 from d2sd.nets.attention import attend_dense
 from d2sd.nets.caches import KeyValueCache
 from d2sd.nets.drafter import DFlashDraftModel, attention_mask
@@ -28,10 +29,19 @@ class BlockDrafter:
     """A block drafter and its context. Between steps, only keys and values of committed tokens are cached."""
 
     def __init__(
-        self, name: DrafterName, model: DFlashDraftModel, target: Target, passes: Passes, inspect: bool = False
+        self,
+        name: DrafterName,
+        model: DFlashDraftModel,
+        target: Target,
+        passes: Passes,
+        sampler: Sampler,
+        inspect: bool = False,
     ):
+        """sampler: chooses the tokens of a block, if they depend on each other.
+        inspect: whether drafts with an empty prefix include the result of ``tempered``.
+        """
         self.name, self.model, self.target, self.passes = name, model, target, passes
-        self.inspect = inspect  # only blocks with an empty prefix are inspected
+        self.sampler, self.inspect, self.vocabulary = sampler, inspect, target.config.vocab_size
         config = model.config
         # read only once, because these properties search the model's parameters or config
         self.dtype, self.device, self.mask_token = model.dtype, model.device, model.mask_token_id
@@ -197,7 +207,7 @@ class BlockDrafter:
         logits = self.logits(self.hidden(ids, positions, read).flatten(0, 1)[masked])
         count = min(top, logits.shape[-1])
         best = logits.topk(count, -1).indices if count > 1 else logits.argmax(-1, keepdim=True)
-        logs = log_probabilities(logits, best)
+        logs = logits.log_softmax(-1, dtype=torch.float32).gather(-1, best).clamp_max(0.0)
         return torch.cat([part.double() for part in (logs.exp(), self.target_ids(best), logs)], -1), logits
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -222,7 +232,7 @@ class BlockDrafter:
         drafted = scores[position].softmax(-1, dtype=torch.float32)
         if self.token_ids is None:
             return drafted
-        return drafted.new_zeros(self.target.config.vocab_size).index_copy_(0, self.token_ids, drafted)
+        return drafted.new_zeros(self.vocabulary).index_copy_(0, self.token_ids, drafted)
 
     def embed(self, ids: Tensor) -> Tensor:
         """Returns the drafter's input embeddings (…, hidden) of token ids (…)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 
 from torch import Tensor
 
@@ -15,7 +15,7 @@ from d2sd.decoding.cost_aware import Controller, Experience
 from d2sd.decoding.inspection import TOP_ALTERNATIVES
 from d2sd.decoding.verifier import Sampler, generator_seed
 from d2sd.decoding.walked_drafter import make_drafter
-from d2sd.methods import METHODS, Drafters, Method, Proposal
+from d2sd.methods import METHODS, Drafters, Proposal
 from d2sd.nets.models import Models
 from d2sd.nets.passes import Passes, row_shape
 from d2sd.trace.metrics import Work
@@ -126,7 +126,11 @@ class CachedDrafters(Drafters):
 
         mark: called at the end of each stage, with the stage's name.
         """
-        method = self._begin(ids)  # plain decoding, if a cost-aware step is better off without a draft
+        self._ids, self.anchor = ids, ids[-1]
+        self._size = self.controller.begin()
+        self.min_log_probability = self.controller.min_log_probability
+        # plain decoding, if a cost-aware step is better off without a draft
+        method = self.method if self._size else METHODS["autoregressive"]
         draft = method.draft(self)  # with a confidence at every position
         mark("first_draft")
         # prefixes up to the likeliest rejection boundaries; if cost-aware, only prefixes that are worth a re-draft
@@ -136,12 +140,6 @@ class CachedDrafters(Drafters):
         tree = self.controller.prune(method.merge(self, draft, redrafts))
         mark("tree")
         return Proposal.of(tree, draft, prefixes, redrafts)
-
-    def _begin(self, ids: Sequence[int]) -> Method:
-        self._ids, self.anchor = ids, ids[-1]
-        self._size = self.controller.begin()
-        self.min_log_probability = self.controller.min_log_probability
-        return self.method if self._size else METHODS["autoregressive"]
 
     def commit(self, features: Callable[[list[int]], Tensor], positions: Tensor) -> None:
         """Adds the committed tokens of a step to the drafters' context.
@@ -157,22 +155,14 @@ class CachedDrafters(Drafters):
 
         later: whether block drafters that have not drafted since the last commit read the tokens only before their next draft.
         """
-        by_layers = {}
+        read = cache(lambda *layers: features([*layers]))  # both block drafters may read the same layers
         for drafter in self.block_drafters:
-            layers = tuple(drafter.taps)
-            if layers not in by_layers:
-                by_layers[layers] = features(drafter.taps)
             if later and not drafter.drafted:
-                drafter.later(by_layers[layers])
+                drafter.later(read(*drafter.taps))
             else:
-                drafter.extend(by_layers[layers], positions)
+                drafter.extend(read(*drafter.taps), positions)
         if self.eagle3 is not None:
             self.eagle3.extend(features(self.eagle3.model.target_layer_ids))
-
-    @property
-    def reads_features(self) -> bool:
-        """Whether a drafter needs the target's features of committed tokens."""
-        return bool(self.block_drafters) or self.eagle3 is not None
 
     def draft_passes(self, proposal: Proposal) -> int:
         """Returns how many passes the drafters needed for a proposal, one after another."""

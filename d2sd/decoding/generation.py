@@ -94,7 +94,7 @@ class HostCycle:
         """Keeps the keys and values of the anchor and the accepted path, in the caches of the target and the drafters."""
         rows, device = [0, *path.accepted], self.target.device
         self.verifier.cache.commit(rows)
-        if self.drafters.reads_features:
+        if self.drafters.block_drafters or self.drafters.eagle3:
             index = torch.tensor(rows, device=device)
             positions = torch.arange(self._start, self._start + len(rows), device=device)
             self.drafters.commit(partial(self.target.features, rows=index), positions)
@@ -125,7 +125,7 @@ class Generation:
         ids: Sequence[int],
         config: DecodeConfig,
         passes: Passes,
-        experience: Experience | None = None,
+        experience: Experience | None,
     ):
         self.target, self.labels, self.config = models.target, labels, config
         self.ids, self.steps, self.elapsed = list(ids), 0, 0.0
@@ -222,8 +222,7 @@ class Generation:
         """Returns the event at the end of the run."""
         assert self.stop_reason is not None
         text = self.target.tokenizer.decode(self.output, skip_special_tokens=True)
-        out = tuple(self.output)
-        return Finished(self.stop_reason, text, out, self.steps, self.elapsed, self.prefill_seconds)
+        return Finished(self.stop_reason, text, tuple(self.output), self.steps, self.elapsed, self.prefill_seconds)
 
     def _describe(self, proposal: Proposal, seen: Inspection, outcome: TreeWalk, **fields: Any) -> StepDone:
         """Returns the event of a step. Called only if the event is used, because the labels of a whole tree take time.
@@ -231,10 +230,14 @@ class Generation:
         fields: the fields of the event that need no labels.
         """
         first, texts, inspect = proposal.first, self.labels, self.config.inspect
+        tokens, drafter_of = proposal.tree.tokens, proposal.drafter_of
+        committed = [Committed(tokens[n], self._text(tokens[n]), drafter_of(n), n) for n in outcome.accepted]
+        if outcome.bonus is not None:
+            committed.append(self._chosen_by_target(outcome.bonus))
         return StepDone(
             **fields,
-            anchor=proposal.tree.tokens[0],
-            anchor_text=texts[proposal.tree.tokens[0]],
+            anchor=tokens[0],
+            anchor_text=texts[tokens[0]],
             first_draft=None if first is None else describe_draft(first, texts, inspect),
             boundary_posterior=proposal.boundary.posterior,
             full_acceptance=proposal.boundary.full_acceptance,
@@ -243,7 +246,7 @@ class Generation:
             nodes=describe_nodes(proposal, seen, outcome, texts),
             choices=describe_choices(seen, outcome, texts),
             accepted=outcome.accepted,
-            committed=self._describe_committed(proposal, outcome),
+            committed=tuple(committed),
             draft_passes=self.drafters.draft_passes(proposal),
             levels=describe_levels(proposal, texts) if inspect else (),
             target_tops=describe_tops(proposal, seen, outcome, texts),
@@ -252,15 +255,6 @@ class Generation:
             else (),
             tempered=() if first is None else first.tempered,
         )
-
-    def _describe_committed(self, proposal: Proposal, outcome: TreeWalk) -> tuple[Committed, ...]:
-        committed = []
-        for node in outcome.accepted:
-            token = proposal.tree.tokens[node]
-            committed.append(Committed(token, self._text(token), proposer=proposal.drafter_of(node), node=node))
-        if outcome.bonus is not None:
-            committed.append(self._chosen_by_target(outcome.bonus))
-        return tuple(committed)
 
     def _chosen_by_target(self, token: int) -> Committed:
         return Committed(token, self._text(token), proposer="target", node=None)

@@ -97,15 +97,6 @@ def measure(scores: Tensor, chosen: Tensor, tokens: Tensor, parents: Tensor, ins
     return torch.cat([sure.double()[None], choice, ours, rank.double()[None], likeliest, best.T.double()])
 
 
-def log_probabilities(scores: Tensor, indices: Tensor) -> Tensor:
-    """Returns the logarithms of softmax(scores) at the given indices, (…, n) float32.
-
-    scores: (…, V) logits of any type.
-    indices: (…, n).
-    """
-    return scores.log_softmax(-1, dtype=torch.float32).gather(-1, indices).clamp_max(0.0)
-
-
 def tempered(scores: Tensor, indices: Tensor) -> Tensor:
     """Returns the probability of one token per row at each of ``TEMPERATURES``, (M, len(TEMPERATURES)) float64.
 
@@ -184,10 +175,10 @@ def describe_choices(seen: Inspection, outcome: TreeWalk, texts: TokenTexts) -> 
     """Returns the target's choices at the visited nodes."""
     return tuple(
         Choice(
-            node=n,
-            token=seen.chosen[n],
-            text=texts[seen.chosen[n]],
-            probability=seen.choice_probability[n] if seen.choice_probability else None,
+            n,
+            seen.chosen[n],
+            texts[seen.chosen[n]],
+            seen.choice_probability[n] if seen.choice_probability else None,
         )
         for n in outcome.visited
     )
@@ -199,9 +190,8 @@ def describe_tops(proposal: Proposal, seen: Inspection, outcome: TreeWalk, texts
     """
     if seen.top is None:
         return ()
-    nodes = sorted({*proposal.tree.parents[1:], *outcome.visited})
     tops = []
-    for node in nodes:
+    for node in sorted({*proposal.tree.parents[1:], *outcome.visited}):
         likely = [pair for pair in zip(*seen.top[node], strict=True) if pair[1] > 0]
         tokens, shown = zip(*likely, strict=True) if likely else ((), ())
         tops.append(TargetTop(node, _alternatives(tokens, shown, texts)))
@@ -212,37 +202,26 @@ def describe_nodes(proposal: Proposal, seen: Inspection, outcome: TreeWalk, text
     """Returns all nodes of the tree with their state after the walk."""
     tree = proposal.tree
     accepted, visited = set(outcome.accepted), set(outcome.visited)
-    anchor = Node(
-        id=0,
-        parent=-1,
-        depth=0,
-        token=tree.tokens[0],
-        text=texts[tree.tokens[0]],
-        candidates=tree.candidates[0],
-        proposer="target",
-        state="root",
-        drafter_probability=None,
-        target_probability=None,
-        target_rank=None,
-    )
-    below = range(1, len(tree))
     drafters = [block.drafter for block in proposal.blocks] or ["first"]
-    states = ["accepted" if n in accepted else "rejected" if tree.parents[n] in visited else "unreached" for n in below]
+    states = (
+        "accepted" if n in accepted else "rejected" if tree.parents[n] in visited else "unreached"
+        for n in range(1, len(tree))
+    )
     nodes = map(  # positional, in the order of the fields, for speed: trees are large
         Node,
-        below,
-        tree.parents[1:],
-        tree.depths[1:],
-        tree.tokens[1:],
-        map(texts.__getitem__, tree.tokens[1:]),
-        tree.candidates[1:],
-        (drafters[block] for block in tree.blocks[1:]),
-        states,
-        tree.probabilities[1:],
-        seen.probability[1:] if seen.probability else repeat(None),
-        seen.rank[1:] if seen.rank else repeat(None),
+        range(len(tree)),
+        tree.parents,
+        tree.depths,
+        tree.tokens,
+        map(texts.__getitem__, tree.tokens),
+        tree.candidates,
+        ("target", *(drafters[block] for block in tree.blocks[1:])),
+        ("root", *states),
+        (None, *tree.probabilities[1:]),
+        (None, *seen.probability[1:]) if seen.probability else repeat(None),
+        (None, *seen.rank[1:]) if seen.rank else repeat(None),
     )
-    return (anchor, *nodes)
+    return tuple(nodes)
 
 
 def describe_levels(proposal: Proposal, texts: TokenTexts) -> tuple[DraftLevel, ...]:

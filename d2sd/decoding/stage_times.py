@@ -58,11 +58,11 @@ def measure_costs(drafters: CachedDrafters, verifier: Verifier) -> tuple[StageCo
     def first(size: int) -> None:
         if drafters.first:
             blocks(drafters.first, 1, size)
-        for drafter in (d for d in (drafters.draft_model, drafters.eagle3) if d is not None):
-            drafter.cache.length = CONTEXT
         if drafters.draft_model:
+            drafters.draft_model.cache.length = CONTEXT
             drafters.draft_model.draft_after(torch.zeros(COMMITTED, dtype=torch.int64, device=target.device), size - 1)
         if drafters.eagle3:
+            drafters.eagle3.cache.length = CONTEXT
             drafters.eagle3.extend(committed(len(drafters.eagle3.model.target_layer_ids)))
             drafters.eagle3.draft([0] * (CONTEXT + COMMITTED + 1))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import torch
@@ -122,11 +123,14 @@ def gumbel(generator: torch.Generator, *sizes: int) -> Tensor:
     return -noise.clamp_min_(torch.finfo(noise.dtype).tiny).log()
 
 
+@dataclass(frozen=True, slots=True)
 class Sampler:
     """Chooses the target's token after every tree node during one generation."""
 
-    def __init__(self, temperature: float, top_k: int, top_p: float, seed: int):
-        self.temperature, self.top_k, self.top_p, self.seed = temperature, top_k, top_p, seed
+    temperature: float
+    top_k: int
+    top_p: float
+    seed: int
 
     @classmethod
     def of(cls, config: DecodeConfig) -> Sampler:

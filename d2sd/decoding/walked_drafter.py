@@ -29,18 +29,7 @@ OWN = 3  # columns of ``walk`` before the columns of ``BlockDrafter.forward``
 class WalkedDrafter(BlockDrafter):
     """A block drafter whose tokens depend on earlier tokens of the block, or that has a confidence head (``DrafterForm.walked``)."""
 
-    def __init__(
-        self,
-        name: DrafterName,
-        model: DFlashDraftModel,
-        target: Target,
-        passes: Passes,
-        sampler: Sampler,
-        inspect: bool,
-    ):
-        super().__init__(name, model, target, passes, inspect)
-        self.sampler, self.vocabulary = sampler, target.config.vocab_size
-        self._last: tuple[int, Tensor, Tensor, Block] | None = None
+    _last: tuple[int, Tensor, Tensor, Block] | None = None
 
     def draft(self, anchor: int, prefixes: Sequence[Sequence[int]], block_size: int, top: int) -> list[Block]:
         """Drafts one block per prefix. Parameters and result are those of ``BlockDrafter.draft``."""
@@ -229,6 +218,5 @@ def make_drafter(
 
     inspect: whether drafts with an empty prefix include the result of ``tempered``.
     """
-    if model.form.walked:
-        return WalkedDrafter(name, model, target, passes, sampler, inspect)
-    return BlockDrafter(name, model, target, passes, inspect)
+    kind = WalkedDrafter if model.form.walked else BlockDrafter
+    return kind(name, model, target, passes, sampler, inspect)

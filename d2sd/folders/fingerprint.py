@@ -38,22 +38,20 @@ SAMPLE = "The 12 dogs' owner said:\n\n  “Hello, world!” (1,234.5 + 67 = x²)
 PARTS = {"embedding": "the target's embedding", "mask_row": "the embedding of the mask token", "head": "the target's LM head", "rest": "other weights of the target"}  # fmt: skip
 
 
-def fingerprint(source: str | None, tokenizer: Any, config: Any, drafter: Any) -> dict[str, Any]:
+def fingerprint(source: str | None, target: Target, drafter: Any) -> dict[str, Any]:
     """Returns the fingerprint for a drafter that is trained with a target, as JSON-ready data of at most ``MOST_BYTES``.
 
     source: folder, hub id, preset or GGUF file of the target, whose weights are included if they are in safetensors files. None:
         weights are left out.
-    tokenizer: the target's tokenizer.
-    config: the target's text config.
     drafter: a block drafter or an EAGLE-3 drafter.
     """
-    mask = getattr(drafter, "mask_token_id", None)
+    tokenizer, mask = target.tokenizer, getattr(drafter, "mask_token_id", None)
     plain = tokenizer("a", add_special_tokens=False)["input_ids"]
     whole = tokenizer("a")["input_ids"]
     index = next((n for n in range(len(whole)) if whole[n : n + len(plain)] == plain), 0)
     return {
         "weights": _weights(source, mask),
-        "rope": dict(getattr(config, "rope_parameters", None) or {}),
+        "rope": dict(getattr(target.config, "rope_parameters", None) or {}),
         "vocabulary": _digest(json.dumps(sorted(tokenizer.get_vocab().items())).encode()),
         "tokens": _digest(json.dumps(tokenizer(SAMPLE, add_special_tokens=False)["input_ids"]).encode()),
         "start": whole[:index],
@@ -81,7 +79,7 @@ def changes_since(drafter: str, net: Any, target: Target, source: str | None) ->
         return None
     with path.open("rb") as file:
         then = json.loads(file.read(MOST_BYTES))
-    now = fingerprint(source, target.tokenizer, target.config, net)
+    now = fingerprint(source, target, net)
     changes = _weight_changes(then.get("weights"), now["weights"])
     if then["start"] and not now["start"]:
         changes.append("the target's tokenizer no longer adds a start token")

@@ -179,7 +179,9 @@ def load_target(
             stored = {text_key(name): shape for name, shape in tensor_shapes(weight_files(source)).items()}
             check_shapes(stored, target_network(config))
         with BUILDING, quiet():
-            options |= text_options(config) | widened_experts(raw) | SAFE
+            if (raw.get("quantization_config") or {}).get("quant_method") == "mxfp4":  # gpt-oss
+                options["quantization_config"] = Mxfp4Config(dequantize=True)
+            options |= text_options(config) | SAFE
             options |= {"dtype": DTYPES[dtype or "float32"], "output_loading_info": True, "use_safetensors": True}
             model, info = loader.from_pretrained(folder, **options)
             if "key_mapping" in options:  # only the text part is loaded
@@ -233,12 +235,6 @@ def target_network(config: Any) -> Any:
     """Returns a target's network on torch's device "meta", which allocates no memory."""
     with BUILDING, torch.device("meta"):
         return AutoModelForCausalLM.from_config(text_config(config))
-
-
-def widened_experts(raw: Raw) -> dict[str, Any]:
-    """Returns the option that makes transformers dequantise MXFP4 weights (gpt-oss) on loading; empty for other weights."""
-    mxfp4 = (raw.get("quantization_config") or {}).get("quant_method") == "mxfp4"
-    return {"quantization_config": Mxfp4Config(dequantize=True)} if mxfp4 else {}
 
 
 def _check_device(device: str) -> str:

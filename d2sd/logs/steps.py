@@ -93,9 +93,11 @@ def chain_step(
     accepted: int,
     bonus: Token | None,
     *,
+    decided: bool = True,
     in_text: int | None = None,
     confidence: tuple[float, ...] = (),
     alternatives: tuple[tuple[Alternative, ...], ...] = (),
+    seconds: float = 0.0,
     elapsed: float = 0.0,
 ) -> StepDone:
     """Returns the event of a step that drafted and verified a chain of tokens.
@@ -105,12 +107,14 @@ def chain_step(
     position: number of tokens before the anchor.
     accepted: number of ``drafted`` tokens that the target accepted.
     bonus: the token that the target added; None if the text ended before it.
+    decided: whether ``accepted`` is the actual boundary; False if the text ended before the boundary was known.
     in_text: number of accepted tokens that are in the text. It is smaller than ``accepted`` if the text ended within the draft.
         None: all.
     confidence, alternatives: one entry per drafted token, or empty.
+    seconds: duration of the step in seconds.
     elapsed: seconds from the end of prefill to the end of this step.
     """
-    boundary = accepted if drafted else None
+    boundary = accepted if drafted and decided else None
     accepted = accepted if in_text is None else in_text
     ids, texts = tuple(t.id for t in drafted), tuple(t.text for t in drafted)
     draft = Draft("first", 0, ids, texts, confidence, alternatives) if drafted else None
@@ -128,7 +132,7 @@ def chain_step(
     posterior, full = boundary_posterior(confidence)
     return StepDone(
         number, *anchor, position, draft, posterior, full if confidence else 0.0, (), (), tuple(nodes),
-        choices, path, tuple(committed), boundary, StageSeconds(), elapsed,
+        choices, path, tuple(committed), boundary, StageSeconds(verify=seconds), elapsed,
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 import orjson
 
-from d2sd.errors import InputError
+from d2sd.errors import InputError, require
 from d2sd.trace.events import TEMPERATURES, Baseline, Draft, Event, PrefillDone, StepDone
 from d2sd.trace.files import NOT_UTF_8, UTF_16
 from d2sd.trace.text import escaped
@@ -79,8 +79,8 @@ def read_header(line: Line) -> dict[str, Any]:
     """Returns the header in a line, including unknown fields. Raises ``InputError`` if it is invalid or its schema is too new."""
     _decoded(_header, line)
     header = _decoded(_header_fields, line)
-    if header["schema"] > SCHEMA:
-        raise InputError(f"this trace has schema {header['schema']}; this version reads up to {SCHEMA}")
+    schema = header["schema"]
+    require(schema <= SCHEMA, f"this trace has schema {schema}; this version reads up to {SCHEMA}")
     _check_size(header)
     return header
 
@@ -99,12 +99,10 @@ def _check_size(header: dict[str, Any]) -> None:
     level: list[Any] = [header]
     for _ in range(MAX_HEADER_DEPTH):
         level = [i for v in level if isinstance(v, dict | list) for i in (v.values() if isinstance(v, dict) else v)]
-        if len(level) > MAX_HEADER_ITEMS:
-            raise InputError(f"the header holds more than {MAX_HEADER_ITEMS} values at one level")
-        if any(isinstance(v, int) and not -(2**63) <= v < 2**63 for v in level):
-            raise InputError("the header holds a whole number that does not fit into 64 bits")
-    if level:
-        raise InputError(f"the header is nested more than {MAX_HEADER_DEPTH} levels deep")
+        require(len(level) <= MAX_HEADER_ITEMS, f"the header holds more than {MAX_HEADER_ITEMS} values at one level")
+        fits = all(not isinstance(v, int) or -(2**63) <= v < 2**63 for v in level)
+        require(fits, "the header holds a whole number that does not fit into 64 bits")
+    require(not level, f"the header is nested more than {MAX_HEADER_DEPTH} levels deep")
 
 
 def _decoded(decoder: msgspec.json.Decoder[Read], line: Line) -> Read:
@@ -130,17 +128,17 @@ def check_step(step: StepDone) -> None:
     _check_drafts(step)
     _check_levels(step)
     for index, tops in enumerate(step.target_tops):
-        _need(tops.node < len(step.nodes), f"target_tops[{index}].node", f"there is no node {tops.node}")
+        require(tops.node < len(step.nodes), f"target_tops[{index}].node: there is no node {tops.node}")
     for index, draw in enumerate(step.draws):
-        _need(draw.node < len(step.nodes), f"draws[{index}].node", f"there is no node {draw.node}")
-        _need(len(draw.noise) == len(draw.tokens), f"draws[{index}].noise", "one value for each of its tokens")
+        require(draw.node < len(step.nodes), f"draws[{index}].node: there is no node {draw.node}")
+        require(len(draw.noise) == len(draw.tokens), f"draws[{index}].noise: one value for each of its tokens")
 
 
 def check_prefill(prefill: PrefillDone) -> None:
     """Raises ``InputError`` unless prefill has one text per token and commits at most one token, which is the target's."""
-    _need(len(prefill.texts) == len(prefill.prompt_token_ids), "texts", "one text per prompt token is needed")
+    require(len(prefill.texts) == len(prefill.prompt_token_ids), "texts: one text per prompt token is needed")
     of_target = all(c.node is None and c.proposer == "target" for c in prefill.committed)
-    _need(of_target and len(prefill.committed) <= 1, "committed", "prefill commits at most one token, from the target")
+    require(of_target and len(prefill.committed) <= 1, "committed: prefill commits at most one token, from the target")
 
 
 def check_order(step: StepDone, before: StepDone | None, prefill: PrefillDone | None, number: int) -> None:
@@ -150,38 +148,33 @@ def check_order(step: StepDone, before: StepDone | None, prefill: PrefillDone | 
     prefill: the event of prefill, or None. The first step's anchor is the last token that prefill read or committed.
     number: index of the step among the steps read so far.
     """
-    _need(step.step == number, "step", f"steps are numbered from 0; this is step {number}")
+    require(step.step == number, f"step: steps are numbered from 0; this is step {number}")
     if before is not None:
         position, token = before.anchor_position + len(before.committed), before.committed[-1].token
-        _need(step.elapsed >= before.elapsed, "elapsed", "it must not be less than in the previous step")
+        require(step.elapsed >= before.elapsed, "elapsed: it must not be less than in the previous step")
     elif prefill is not None and prefill.prompt_token_ids:
         read = [*prefill.prompt_token_ids, *(c.token for c in prefill.committed)]
         position, token = len(read) - 1, read[-1]
     else:
         return
-    _need(step.anchor_position == position, "anchor_position", f"the step follows the token at position {position}")
-    _need(step.anchor == token, "anchor", f"the step follows the token with id {token}")
-
-
-def _need(ok: bool, field: str, sentence: str) -> None:
-    if not ok:
-        raise InputError(f"{field}: {sentence}")
+    require(step.anchor_position == position, f"anchor_position: the step follows the token at position {position}")
+    require(step.anchor == token, f"anchor: the step follows the token with id {token}")
 
 
 def _need_all_or_none(items: Sized, count: int, field: str, each: str) -> None:
-    _need(len(items) in (0, count), field, f"empty, or {each}")
+    require(len(items) in (0, count), f"{field}: empty, or {each}")
 
 
 def _check_tree(step: StepDone) -> list[int]:
     """Checks that node 0 is the root and that every parent precedes its children. Returns the parent of each node."""
     nodes = step.nodes
-    _need(bool(nodes), "nodes", "the anchor, node 0, is missing")
+    require(nodes, "nodes: the anchor, node 0, is missing")
     if wrong := [n for n, node in enumerate(nodes) if node.id != n]:
         raise InputError(f"nodes[{wrong[0]}].id: the nodes are numbered from 0 in order; this is number {wrong[0]}")
     root = nodes[0]
-    _need(root.parent == -1 and root.depth == 0, "nodes[0]", "the anchor has parent -1 and depth 0")
-    _need(root.state == "root", "nodes[0].state", 'the anchor\'s state is "root"')
-    _need(root.token == step.anchor, "nodes[0].token", "node 0 is the anchor and has its token")
+    require(root.parent == -1 and root.depth == 0, "nodes[0]: the anchor has parent -1 and depth 0")
+    require(root.state == "root", 'nodes[0].state: the anchor\'s state is "root"')
+    require(root.token == step.anchor, "nodes[0].token: node 0 is the anchor and has its token")
     parents, depths = [n.parent for n in nodes], [n.depth for n in nodes]
     if wrong := [n for n, parent in enumerate(parents[1:], 1) if not 0 <= parent < n]:
         raise InputError(f"nodes[{wrong[0]}].parent: it must be an earlier node, 0 to {wrong[0] - 1}")
@@ -199,14 +192,12 @@ def _check_path(step: StepDone, parents: list[int]) -> list[int]:
     """Checks that the accepted nodes form a path from the anchor. Returns the ids of the path's nodes, the anchor first."""
     states, path = [n.state for n in step.nodes], [0, *step.accepted]
     for index, (before, node) in enumerate(pairwise(path)):
-        if node >= len(parents):
-            raise InputError(f"accepted[{index}]: there is no node {node}")
-        if parents[node] != before:
-            raise InputError(f"accepted[{index}]: node {node} is not a child of node {before}")
-        if states[node] != "accepted":
-            raise InputError(f'nodes[{node}].state: it must be "accepted", since the node is in accepted')
-    _need(states.count("accepted") == len(path) - 1, "accepted", "it must list every node whose state is accepted")
-    _need(states.count("root") == 1, "nodes", 'only node 0 has the state "root"')
+        require(node < len(parents), f"accepted[{index}]: there is no node {node}")
+        require(parents[node] == before, f"accepted[{index}]: node {node} is not a child of node {before}")
+        fits = states[node] == "accepted"
+        require(fits, f'nodes[{node}].state: it must be "accepted", since the node is in accepted')
+    require(states.count("accepted") == len(path) - 1, "accepted: it must list every node whose state is accepted")
+    require(states.count("root") == 1, 'nodes: only node 0 has the state "root"')
     reached = set(path)
     for node, state in enumerate(states):
         if state == "rejected" and parents[node] not in reached:
@@ -217,20 +208,19 @@ def _check_path(step: StepDone, parents: list[int]) -> list[int]:
 def _check_committed(step: StepDone, path: list[int]) -> None:
     """Checks that the committed tokens are the accepted ones and at most one bonus token, and that ``choices`` agree with them."""
     committed = step.committed
-    _need(bool(committed), "committed", "a step commits at least one token")
+    require(committed, "committed: a step commits at least one token")
     drafted = [c for c in committed if c.node is not None]
-    _need([c.node for c in drafted] == path[1:], "committed", "their nodes must be the accepted ones, in order")
+    require([c.node for c in drafted] == path[1:], "committed: their nodes must be the accepted ones, in order")
     bonus = len(committed) - len(drafted)
-    _need(bonus <= 1 and (not bonus or committed[-1].node is None), "committed", "only the last token may have no node")
+    require(bonus <= 1 and (not bonus or committed[-1].node is None), "committed: only the last token may have no node")
     for index, (c, node) in enumerate(zip(drafted, path[1:], strict=True)):
-        if c.token != step.nodes[node].token:
-            raise InputError(f"committed[{index}].token: it must be the token of node {node}")
+        fits = c.token == step.nodes[node].token
+        require(fits, f"committed[{index}].token: it must be the token of node {node}")
     choices = step.choices
-    _need([c.node for c in choices] == path[: len(choices)], "choices", "their nodes must be the accepted path")
+    require([c.node for c in choices] == path[: len(choices)], "choices: their nodes must be the accepted path")
     for index, (choice, token) in enumerate(zip(choices, committed, strict=False)):
-        if choice.token != token.token:
-            raise InputError(f"choices[{index}].token: it must be the committed token")
-    _need(len(choices) <= len(committed), "choices", "there are more choices than committed tokens")
+        require(choice.token == token.token, f"choices[{index}].token: it must be the committed token")
+    require(len(choices) <= len(committed), "choices: there are more choices than committed tokens")
 
 
 def _check_drafts(step: StepDone) -> None:
@@ -238,21 +228,21 @@ def _check_drafts(step: StepDone) -> None:
     first = step.first_draft
     if first is not None:
         _check_draft(first, "first_draft")
-        _need(first.prefix == 0 and first.base == 0, "first_draft", "it starts at the anchor: prefix 0, base 0")
+        require(first.prefix == 0 and first.base == 0, "first_draft: it starts at the anchor: prefix 0, base 0")
     drafted = len(first.ids) if first else 0
     lengths = [drafted]
     for number, branch in enumerate(step.branches, 1):
         field = f"branches[{number - 1}]"
         _check_draft(branch, field)
-        _need(branch.base < number, f"{field}.base", f"it must be an earlier draft, 0 to {number - 1}")
+        require(branch.base < number, f"{field}.base: it must be an earlier draft, 0 to {number - 1}")
         longest = lengths[branch.base]
-        _need(branch.prefix <= longest, f"{field}.prefix", f"draft {branch.base} has only {longest} tokens")
+        require(branch.prefix <= longest, f"{field}.prefix: draft {branch.base} has only {longest} tokens")
         lengths.append(branch.prefix + len(branch.ids))
     each = f"one value for each of {drafted} drafted tokens"
     _need_all_or_none(step.boundary_posterior, drafted, "boundary_posterior", each)
-    _need(max(step.selected_prefixes, default=0) <= drafted, "selected_prefixes", f"only {drafted} tokens were drafted")
+    require(max(step.selected_prefixes, default=0) <= drafted, f"selected_prefixes: only {drafted} tokens were drafted")
     fits = step.actual_boundary is None or (first is not None and step.actual_boundary <= drafted)
-    _need(fits, "actual_boundary", f"only {drafted} tokens were drafted")
+    require(fits, f"actual_boundary: only {drafted} tokens were drafted")
     drafts = [] if first is None else [first, *step.branches]
     _need_all_or_none(step.trained, len(drafts), "trained", f"one list for each of {len(drafts)} drafts")
     for index, (confidences, draft) in enumerate(zip(step.trained, drafts, strict=False)):
@@ -260,7 +250,7 @@ def _check_drafts(step: StepDone) -> None:
     _need_all_or_none(step.tempered, drafted, "tempered", f"one list for each of the {drafted} drafted tokens")
     for index, row in enumerate(step.tempered):
         fits = len(row) == len(TEMPERATURES)
-        _need(fits, f"tempered[{index}]", f"one value for each of {len(TEMPERATURES)} temperatures")
+        require(fits, f"tempered[{index}]: one value for each of {len(TEMPERATURES)} temperatures")
 
 
 def _check_levels(step: StepDone) -> None:
@@ -269,18 +259,18 @@ def _check_levels(step: StepDone) -> None:
     for number, level in enumerate(step.levels):
         field, count = f"levels[{number}]", len(level.ids)
         fits = {len(level.texts), len(level.parents), len(level.scores), len(level.nodes)} == {count}
-        _need(fits, field, f"every list needs one entry for each of the {count} ids")
+        require(fits, f"{field}: every list needs one entry for each of the {count} ids")
         fits = max(level.parents, default=0) < previous
-        _need(fits, f"{field}.parents", f"the previous level has only {previous} entries")
+        require(fits, f"{field}.parents: the previous level has only {previous} entries")
         for token, node in zip(level.ids, level.nodes, strict=True):
             fits = node is None or (node < len(step.nodes) and step.nodes[node].token == token)
-            _need(fits, f"{field}.nodes", f"node {node} does not exist or its token is not {token}")
+            require(fits, f"{field}.nodes: node {node} does not exist or its token is not {token}")
         previous = count
 
 
 def _check_draft(draft: Draft, field: str) -> None:
     count = len(draft.ids)
     each = f"one for each of the {count} ids"
-    _need(len(draft.texts) == count, f"{field}.texts", each)
+    require(len(draft.texts) == count, f"{field}.texts: {each}")
     _need_all_or_none(draft.confidence, count, f"{field}.confidence", each)
     _need_all_or_none(draft.alternatives, count, f"{field}.alternatives", each)

@@ -9,7 +9,7 @@ from itertools import groupby
 
 from d2sd.trace.events import Committed, Node, StepDone, html_of
 from d2sd.trace.metrics import tokens_gained, verdict
-from d2sd.trace.text import encodable, printable, visible
+from d2sd.trace.text import clip, encodable, printable, visible
 
 MARKS = {"root": "◎", "accepted": "●", "rejected": "✗", "unreached": "○"}
 BONUS = "◆"
@@ -33,7 +33,7 @@ def describe_step(step: StepDone, steps: int) -> Iterator[str]:
         start = (
             f"the first {branch.prefix} token{'s'[: branch.prefix > 1]} of {base}" if branch.prefix else "the anchor"
         )
-        yield _cut(f"draft {number}: {branch.drafter} drafter, after {start}: {tokens}")
+        yield clip(f"draft {number}: {branch.drafter} drafter, after {start}: {tokens}", WIDTH)
     yield ""
     yield from (stem + words for stem, words, _ in draw_tree(step))
     yield ""
@@ -101,7 +101,7 @@ def _describe_nodes(chain: list[Node], wanted: str | None) -> str:
     node = chain[0]
     if len(chain) > 1:
         who = " and ".join(dict.fromkeys(n.proposer for n in chain))
-        return f"{_cut(' '.join(visible(n.text) for n in chain))}  ({len(chain)} nodes, {who} drafter)"
+        return f"{clip(' '.join(visible(n.text) for n in chain), WIDTH)}  ({len(chain)} nodes, {who} drafter)"
     words = visible(node.text)
     if node.state == "root":
         return words
@@ -113,10 +113,6 @@ def _describe_nodes(chain: list[Node], wanted: str | None) -> str:
 
 def _probability(name: str, probability: float | None) -> str:
     return "" if probability is None else f"{name} {probability:.3f}"
-
-
-def _cut(line: str) -> str:
-    return line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…"
 
 
 def _with_bonus(step: StepDone) -> list[Node]:

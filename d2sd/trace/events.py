@@ -187,7 +187,7 @@ class StageSeconds(Data, frozen=True):
 
     @property
     def total(self) -> float:
-        return self.first_draft + self.second_draft + self.tree + self.verify + self.commit
+        return sum(msgspec.structs.astuple(self))
 
 
 class Option(Data, frozen=True):

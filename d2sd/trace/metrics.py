@@ -74,8 +74,8 @@ def totals(steps: Iterable[StepDone], prefill: PrefillDone | None = None) -> Tot
     return Totals(
         tokens=tokens + (len(prefill.committed) if prefill else 0),
         steps=count,
-        mean_acceptance_length=tokens / count if count else 0.0,
-        nodes_per_step=nodes / count if count else 0.0,
+        mean_acceptance_length=tokens / max(1, count),
+        nodes_per_step=nodes / max(1, count),
         boundary_hit_rate=1 - missed / rejected if rejected else None,
         repaired_rate=repaired / rejected if rejected else None,
         tokens_per_redraft=gained / redrafts if redrafts else None,
@@ -125,7 +125,7 @@ def verdict(step: StepDone) -> Verdict | None:
     return "missed" if step.selected_prefixes else None
 
 
-def row(step: StepDone, missing: Collection[str] = ()) -> dict[str, Scalar]:
+def row(step: StepDone, missing: Collection[str]) -> dict[str, Scalar]:
     """Returns a row of ``Trace.rows``. missing: as in ``Trace.missing``."""
     draft, timed = step.first_draft, "times" not in missing
     drafts = chains([draft, *step.branches]) if draft else []

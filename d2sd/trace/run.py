@@ -118,7 +118,7 @@ class RecordedRun:
         return sum(map(len, self._entries))
 
     def append(self, added: Iterable[Record]) -> None:
-        self._entries += [_pack(line) for record in added for line in self._lines(record)]
+        self._entries += [pack_line(line) for record in added for line in self._lines(record)]
 
     def segment(
         self, start: int = 0, message: Message | None = None, origin: Origin | None = None, key: str = ""
@@ -172,7 +172,11 @@ class RecordedRun:
 
 
 def pack_line(line: str) -> str:
-    """Returns the compressed form of a line: ``~`` and the base64 of its raw deflate stream. It is about ten times shorter."""
+    """Returns the compressed form of a long line: ``~`` and the base64 of its raw deflate stream. It is about ten times shorter.
+    Other lines are returned unchanged.
+    """
+    if len(line) <= LONG:
+        return line
     deflate = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
     packed = deflate.compress(line.encode("utf-8", "replace")) + deflate.flush()
     return f"{PACKED}{base64.b64encode(packed).decode()}"
@@ -183,10 +187,6 @@ def unpack_line(line: str) -> str:
     return zlib.decompress(base64.b64decode(line[1:]), -zlib.MAX_WBITS).decode() if line.startswith(PACKED) else line
 
 
-def _pack(line: str) -> str:
-    return line if len(line) <= LONG else pack_line(line)
-
-
 def _blocks(lines: Iterable[str]) -> Iterator[str]:
     """Yields entries: the header alone, since ``RecordedRun.holds`` compares it, then blocks of the other lines."""
     block, size = list[str](), BLOCK  # full from the beginning, so that the header is yielded alone
@@ -194,7 +194,7 @@ def _blocks(lines: Iterable[str]) -> Iterator[str]:
         block.append(line)
         size += len(line)
         if size > BLOCK:
-            yield from _pack("\n".join(block)).split("\n")
+            yield from pack_line("\n".join(block)).split("\n")
             block, size = [], 0
     if block:
-        yield from _pack("\n".join(block)).split("\n")
+        yield from pack_line("\n".join(block)).split("\n")

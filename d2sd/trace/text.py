@@ -94,10 +94,14 @@ def replace_unencodable() -> None:
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
 
 
+def clip(text: str, most: int) -> str:
+    """Returns the text, cut to ``most`` characters."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def visible(text: str, most: int = 24) -> str:
     """Returns a token's text with visible marks for whitespace, cut to ``most`` characters; safe for a terminal."""
-    shown = "".join(MARKS.get(c) or escaped(c) for c in text[: most + 1]) or "∅"
-    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
+    return clip("".join(MARKS.get(c) or escaped(c) for c in text[: most + 1]) or "∅", most)
 
 
 class _Lines:

@@ -10,11 +10,11 @@ import gzip
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, cast, overload
+from typing import IO, Any, cast
 
 from d2sd.errors import InputError, require
 from d2sd.trace.checks import (
@@ -33,7 +33,7 @@ from d2sd.trace.description import text_html
 from d2sd.trace.events import EVENTS, Committed, Event, Finished, PrefillDone, Record, StepDone, to_line
 from d2sd.trace.files import UNREADABLE, cannot_read, opened, whole_file, write_whole
 from d2sd.trace.metrics import Scalar, Totals, row, totals
-from d2sd.trace.text import encodable
+from d2sd.trace.text import clip, encodable
 
 MAX_DOMAIN = 60
 MAX_BYTES = 512 * 2**20  # size limit of an unpacked trace
@@ -91,8 +91,7 @@ class Trace:
     @property
     def domain(self) -> str:
         """The prompt group in the header, cut to 60 characters; "all" if the header names no group."""
-        name = encodable(str(self.header.get("domain") or "all"))
-        return name if len(name) <= MAX_DOMAIN else name[: MAX_DOMAIN - 1] + "…"
+        return clip(encodable(str(self.header.get("domain") or "all")), MAX_DOMAIN)
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -194,20 +193,18 @@ def parse_trace(raw: bytes) -> Trace:
 
 def unchecked_trace(lines: Iterable[Line]) -> Trace:
     """Returns the trace in these lines, header first. Only use it for lines that were written by this project or checked before."""
-    header, prefill, steps, finished = None, None, [], None
+    header, steps, others = None, list[Line](), list[Event]()
     for line in lines:
         kind = kind_of(line)
         if kind == "Header":
             header = read_header(line)
         elif kind == "StepDone":
             steps.append(line)
-        elif kind == "PrefillDone":
-            prefill = cast(PrefillDone, read_event(line))
-        elif kind == "Finished":
-            finished = cast(Finished, read_event(line))
+        elif kind in EVENTS:
+            others.append(read_event(line))
     if header is None:
         raise InputError("the trace is empty")
-    return Trace(header, prefill, RecordedSteps(steps), finished)
+    return replace(Trace.of(header, others), steps=RecordedSteps(steps))
 
 
 class RecordedSteps(Sequence[StepDone]):
@@ -226,11 +223,7 @@ class RecordedSteps(Sequence[StepDone]):
     def __len__(self) -> int:
         return len(self._lines)
 
-    @overload
-    def __getitem__(self, index: int) -> StepDone: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[StepDone, ...]: ...
-    def __getitem__(self, index: int | slice) -> StepDone | tuple[StepDone, ...]:
+    def __getitem__(self, index: Any) -> Any:
         indices = range(len(self._lines))[index]
         return self._step(indices) if isinstance(indices, int) else tuple(map(self._step, indices))
 
@@ -279,18 +272,16 @@ class Reader:
         size = 0
         for number, line in enumerate(lines, 1):
             size += len(line)
-            if len(line) > MAX_LINE_BYTES:
-                raise InputError(f"trace line {number}: longer than {MAX_LINE_BYTES // 2**20} MiB")
-            if size > MAX_BYTES:
-                raise InputError(f"trace line {number}: the trace is larger than {MAX_BYTES // 2**20} MiB")
-            if number > MAX_LINES:
-                raise InputError(f"trace line {number}: a trace has at most {MAX_LINES} lines")
+            place = f"trace line {number}"
+            require(len(line) <= MAX_LINE_BYTES, f"{place}: longer than {MAX_LINE_BYTES // 2**20} MiB")
+            require(size <= MAX_BYTES, f"{place}: the trace is larger than {MAX_BYTES // 2**20} MiB")
+            require(number <= MAX_LINES, f"{place}: a trace has at most {MAX_LINES} lines")
             try:
                 record = self._record(line)
             except InputError as error:
                 if self.header and line[-1:] != b"\n" and not is_json(line):
                     break  # the truncated last line of a killed run
-                raise InputError(f"trace line {number}: {error}") from None
+                raise InputError(f"{place}: {error}") from None
             if record is not None:
                 yield record
         require(self.header, "the trace is empty")
@@ -319,22 +310,20 @@ class Reader:
             return read_baseline(line) if kind == "Baseline" else None
         event = read_event(line)
         if isinstance(event, StepDone):
-            if self.finished:
-                raise InputError("a step after Finished")
+            require(not self.finished, "a step after Finished")
             check_step(event)
             check_order(event, self._last, self.prefill, len(self._steps))
             self._steps.append(line)
             self._last = event
         elif isinstance(event, PrefillDone):
-            if self.prefill or self._steps or self.finished:
-                raise InputError("PrefillDone must come once, before the steps")
+            begun = self.prefill or self._steps or self.finished
+            require(not begun, "PrefillDone must come once, before the steps")
             check_prefill(event)
             self.prefill = event
         else:
-            if self.finished:
-                raise InputError("a second Finished")
-            if event.steps != len(self._steps):
-                raise InputError(f"steps: it must be {len(self._steps)}, the number of steps in the trace")
+            require(not self.finished, "a second Finished")
+            count = len(self._steps)
+            require(event.steps == count, f"steps: it must be {count}, the number of steps in the trace")
             require(
                 list(event.token_ids) == self.token_ids,
                 "token_ids: they must be the tokens committed by prefill and the steps",

@@ -56,7 +56,7 @@ def train_eagle3(settings: Eagle3Training) -> None:
     if settings.held_out is not None:
         held_out = HeldOut.read(target, settings.held_out, settings.chat)
         measure = lambda _: held_out.measure("eagle3", eagle3=drafter)  # noqa: E731
-    mark = fingerprint(str(settings.target), target.tokenizer, target.config, drafter)
+    mark = fingerprint(str(settings.target), target, drafter)
     save = partial(save_marked, save_eagle3, drafter, mark=mark)
     identity = {
         "objective": asdict(settings.objective), "target_layer_ids": layers, "draft_vocab_size": drafter.form.drafted, "data": data.digest

@@ -108,8 +108,8 @@ class Loop:
                     figures["tokens_per_second"] = self._seen / (self.clock() - self._began)
                     if saves and evaluate:
                         figures |= evaluate(ended)
-                    figures = {name: round(value, 6) for name, value in figures.items()}
-                    append_line(self._metrics, json.dumps({"step": self.step} | figures))
+                    row = {"step": self.step} | {name: round(value, 6) for name, value in figures.items()}
+                    append_line(self._metrics, json.dumps(row))
                 if saves or interrupted():
                     done = {"step": self.step, "seconds": self.seconds, "rows": self.rows, "identity": self.identity}
                     save_checkpoint(self.out, self._parameters, self._optimizers, done)

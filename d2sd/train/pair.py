@@ -274,7 +274,7 @@ class PairRun(State):
         print(f"The mask token is {target.tokenizer.convert_ids_to_tokens(mask)!r} ({mask}).", file=sys.stderr)
         if warning := late_taps(drafter.target_layer_ids, target.config.num_hidden_layers):
             print(f"Note: this drafter {warning}", file=sys.stderr)
-        self._mark = fingerprint(str(settings.target), target.tokenizer, target.config, drafter)
+        self._mark = fingerprint(str(settings.target), target, drafter)
         stored = settings.responses is None or self.plan.tokens >= tokens
         if stored:
             print(f"Computing the target’s features of {tokens:,} tokens{' again' if done else ''}.", file=sys.stderr)

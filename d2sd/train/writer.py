@@ -195,7 +195,7 @@ def write(
             taken.clear()
             if count == 1:
                 raise
-            count = count // 2
+            count //= 2
             print(f"Not enough memory: continuing with {count} texts in parallel.", file=sys.stderr)
 
 

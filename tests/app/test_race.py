@@ -234,7 +234,7 @@ def test_run_price_on_other_machines_is_equal_in_race_replays_script_and_python(
     trace = engine.generate("the cat sat", config)
     lines = map(json.loads, RecordedRun.of(trace.records()).lines(outcomes=True))
     works = [line["work"] for line in lines if line["event"] == "Outcome"]
-    drawn = json.loads(race_drawing(Race("the cat sat", (method,), (Lane(trace),))))
+    drawn = json.loads(race_drawing(Race((method,), (Lane(trace),))))
     outcome = Replay(engine, trace).run(config)
     line = grid_line(trace, {(4, config.block_size): outcome}, None)
     on_the_page = run_script(PRICES, {"header": trace.header, "works": works, "line": line})

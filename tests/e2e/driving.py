@@ -66,7 +66,7 @@ def put_back(page: Page, address: str) -> None:
     expect(page.locator("#explorer #tree")).to_be_visible()
     page.evaluate("document.activeElement.blur()")  # a focused tab would handle the keys itself
     page.mouse.move(0, 0)
-    for _ in range(4):  # for a menu, playback, the node and the step
+    for _ in range(6):  # for a menu, Find, playback, the node, Details and the step
         page.keyboard.press("Escape")
     expect(view(page)).to_have_attribute("data-pinned", "")
     fold(page)
@@ -108,6 +108,13 @@ def choose_from(page: Page, elem_id: str, label: str) -> None:
     page.locator(f"#{elem_id} input").click()
     page.get_by_role("option", name=label, exact=True).click()
     fold(page)
+
+
+def choose_own_folder(page: Page) -> None:
+    """Choose a folder of one's own as the models, which opens the drawer and focuses the folder's field."""
+    page.locator("#model input").click()
+    page.get_by_role("option", name="a folder of your own").click()
+    expect(page.get_by_label("Folder with target/")).to_be_focused()
 
 
 def choose_method(page: Page, method: str) -> None:

@@ -15,6 +15,7 @@ from d2sd.trace.metrics import verdict
 from tests.e2e.driving import (
     choose_from,
     choose_method,
+    choose_own_folder,
     finished,
     fold,
     output_text,
@@ -33,12 +34,13 @@ RUN = presets.opening().trace()
 REPAIRED = presets.opening().instructive
 # Prompt and number of tokens. Plain decoding does not stop early: half a minute, and as much again for its timing.
 ENDLESS = "🙂", 2000
+PLACES = "(parts) => parts.map((part) => JSON.stringify(part.getBoundingClientRect()))"
 
 
 @pytest.fixture
 def used(module_page: Page) -> Page:
     """The window of this module as earlier tests have left it, for tests that start a run themselves."""
-    for _ in range(2):  # for a node and the step
+    for _ in range(3):  # for a node, Details and the step
         module_page.keyboard.press("Escape")
     choose_method(module_page, d2sd.DecodeConfig().method)
     return module_page
@@ -250,8 +252,7 @@ def test_settings_describe_limits_of_methods_and_models(shown: Page):
     fold(shown)
     shown.locator("#prompt textarea").focus()
     expect(shown.locator("#examples-tiny")).to_contain_text(presets.TINY)
-    choose_from(shown, "model", "a folder of your own")
-    expect(shown.get_by_label("Folder with target/")).to_be_focused()
+    choose_own_folder(shown)
     fold(shown)
     shown.locator("#prompt textarea").focus()
     expect(shown.locator("#examples-smollm2")).to_be_visible()
@@ -338,3 +339,61 @@ def test_bad_input_shows_sentence_and_keeps_run(used: Page):
     set_number(used, "branches", before)
     expect(problem(used)).to_be_hidden()
     expect(aloud).to_have_count(0)  # emptied, so that an equal sentence is announced again
+
+
+def test_enter_runs_and_shift_enter_starts_a_line(used: Page):
+    run, prompt = view(used).get_attribute("data-run"), used.locator("#prompt textarea")
+    prompt.fill("One day,")
+    prompt.press("Shift+Enter")
+    used.keyboard.type("a cat")
+    expect(prompt).to_have_value("One day,\na cat")
+    assert view(used).get_attribute("data-run") == run
+    prompt.press("Enter")
+    expect(view(used)).not_to_have_attribute("data-run", str(run))
+    expect(prompt).to_have_value("One day,\na cat")
+    finished(used)
+
+
+def test_problem_is_a_line_of_the_bar_with_buttons_that_help(shown: Page):
+    bar, run = shown.locator("#settings > .form").first.bounding_box(), shown.locator("#run")
+    places = shown.locator("#explorer .views > *").evaluate_all(PLACES)
+    choose_own_folder(shown)
+    fold(shown)
+    run.click()
+    expect(problem(shown)).to_have_value(re.compile("There is no folder yet"))
+    line = shown.locator("#notice").bounding_box()
+    assert bar is not None
+    assert line is not None
+    assert bar["y"] < line["y"] < line["y"] + line["height"] <= bar["y"] + bar["height"] + 1
+    assert shown.locator("#explorer .views > *").evaluate_all(PLACES) == places  # nothing moves
+    shown.get_by_role("button", name="Give a folder").click()
+    expect(shown.get_by_label("Folder with target/")).to_be_focused()
+    fold(shown)
+    shown.get_by_role("button", name="Use tiny").click()
+    expect(shown.locator("#model input")).to_have_value("tiny (bundled)")
+    expect(problem(shown)).to_be_hidden()
+    expect(shown.locator("#helps")).to_be_hidden()
+
+
+def test_token_opens_one_card_and_escape_closes_the_topmost_thing(shown: Page):
+    pin(shown, 3)
+    shown.locator("#open-facts").click()
+    token = shown.locator("#tree g.node.rejected .shape").first
+    token.hover()
+    expect(shown.locator("#explorer .tip")).to_be_visible()
+    token.click()
+    expect(shown.locator("#explorer .tip")).to_be_hidden()
+    expect(shown.locator("#details")).to_contain_text("Top choices of the large model")
+    shown.get_by_role("button", name="Find").click()
+    opened_ones = [
+        shown.locator("#step-filter"),
+        shown.locator("#details:not([data-node=''])"),
+        shown.locator("#details"),
+        shown.locator("#explorer [data-state='pinned']"),
+    ]
+    for at, part in enumerate(opened_ones):
+        expect(part).to_be_visible()
+        shown.keyboard.press("Escape")
+        expect(part).to_be_hidden()
+        for other in opened_ones[at + 1 :]:
+            expect(other).to_be_visible()

@@ -146,6 +146,17 @@ def test_story_plays_to_its_end(page: Page):
     expect(play).to_have_attribute("aria-label", "Play the story")
 
 
+def test_story_is_offered_until_it_was_taken(phone: Page):
+    offer = phone.get_by_role("button", name="Show me in 2 minutes")
+    expect(offer).to_be_visible()
+    offer.click()
+    at_chapter(phone, 1)
+    expect(offer).to_be_hidden()
+    phone.reload()
+    expect(phone.get_by_role("tab", name="Learn")).to_be_visible()
+    expect(offer).to_be_hidden()
+
+
 def test_chapters_fit_phone_and_last_one_leads_to_explore(phone: Page, told):
     number, chapters = told
     opened(phone)

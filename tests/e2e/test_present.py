@@ -139,6 +139,28 @@ def test_address_and_link_keep_stage_and_present_view(empty: Page, address: str)
     expect(view(empty)).to_have_attribute("data-pinned", "4")
 
 
+def test_present_view_that_ended_before_full_screen_began_stays_ended(empty: Page, address: str):
+    opened(empty, address)
+    empty.evaluate("""() => {
+      const real = Element.prototype.requestFullscreen;
+      Element.prototype.requestFullscreen = function () {
+        window.enter = () => real.call(this);
+        return Promise.resolve();
+      };
+    }""")
+    presenting = empty.locator("#explorer .presenting")
+    for key, count in (("t", 1), ("Escape", 0), ("ArrowRight", 0)):  # a key press permits full screen
+        empty.keyboard.press(key)
+        expect(presenting).to_have_count(count)
+    empty.evaluate("""async () => {
+      const began = new Promise((go) => document.addEventListener("fullscreenchange", go, { once: true }));
+      await enter();
+      await began;
+    }""")
+    empty.wait_for_function("!document.fullscreenElement")
+    expect(presenting).to_have_count(0)
+
+
 def test_hands_are_counted_taken_back_and_revealed(show):
     page = show(SIZES[0], "present=1&quiz=1&step=4")
     step = presets.opening().trace().steps[3]

@@ -10,7 +10,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from app import presets
 from tests.e2e.driving import (
-    choose_from,
+    choose_own_folder,
     finished,
     fold,
     measure_what,
@@ -153,8 +153,7 @@ def test_back_forward_and_reload_restore_views_and_input(own: Page):
     own.go_back()
     settled(own, "tab=explore", "step=")
     own.locator("#prompt textarea").fill("typed, not run")
-    choose_from(own, "model", "a folder of your own")
-    unfold(own)
+    choose_own_folder(own)
     own.locator("#folder input").fill("/my/nets")
     fold(own)
     other = own.locator("#text .tok").nth(3)

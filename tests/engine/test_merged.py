@@ -16,6 +16,7 @@ from d2sd.nets.dtypes import can_mix, product
 from d2sd.nets.lean import TORCH
 from d2sd.nets.packed import PackedLayers
 from d2sd.nets.passes import ROWS, Passes
+from d2sd.replay.anchors import GREEDY
 from tests.nets import make_drafter, make_target, stock_pass
 from tests.target_nets import make_typed
 from tests.unit import reference_flashinfer
@@ -179,7 +180,8 @@ def test_product_has_float32_rounding_for_any_row_count(kind, rows, monkeypatch)
 
 
 def drafted(model, target, backend, merged, branches):
-    drafter = BlockDrafter("first", model, target, Passes("padded", backend, 64, torch.device("cpu"), merged))
+    passes = Passes("padded", backend, 64, torch.device("cpu"), merged)
+    drafter = BlockDrafter("first", model, target, passes, GREEDY)
     assert (drafter.merged is not None) == merged
     features = torch.randn(1, 12, len(drafter.taps) * 64, generator=torch.Generator().manual_seed(0))
     for begin, end in ((0, 9), (9, 12)):

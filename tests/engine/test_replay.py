@@ -57,7 +57,7 @@ def test_replay_of_log_with_same_drafter_is_equal(bundled, compared, method, nam
     assert server["name"] == "recorded: vllm"
     assert (server["whole"]["alpha"], server["reached"]) == (local["whole"]["alpha"], local["reached"])
     assert local["whole"]["difference"]["value"] == 0
-    assert "Every step of the server committed as many tokens as with the local drafter." in result["reading"]
+    assert "Every step of the server wrote as many tokens as with the local drafter." in result["reading"]
 
 
 def test_replay_of_log_names_first_step_that_differs(bundled, compared):
@@ -74,8 +74,8 @@ def test_replay_of_log_names_first_step_that_differs(bundled, compared):
     ids = run.token_ids[: 1 + sum(len(s.committed) for s in run.steps[:step])]
     assert f"after {len(ids)} tokens" in said
     again = bundled.generate([*run.prefill.prompt_token_ids, *ids[:-1]], DecodeConfig("dflash", 16, inspect=False))
-    assert f"local drafter, {len(again.steps[0].committed)} would be committed" in said
-    assert f"the server committed {len(run.steps[step].committed)}, " in said
+    assert f"local drafter, {len(again.steps[0].committed)} would be written" in said
+    assert f"the server wrote {len(run.steps[step].committed)}, " in said
 
 
 def test_replay_refuses_unusable_logs(bundled):

@@ -275,7 +275,7 @@ test("Resend requests missing lines again at intervals, until they arrive or ano
   assert.ok(sent.length <= before + 1);
 });
 
-test("foundBy finds steps by verdict and by length", async () => {
+test("foundBy finds steps by verdict, by length, and the one nearest to the mean", async () => {
   const { store } = storeOf();
   const outcomes = ["repaired", "found", "missed", "found", "repaired", "missed"];
   store.feed(
@@ -285,4 +285,10 @@ test("foundBy finds steps by verdict and by length", async () => {
   const found = (filter) => foundBy(filter, store.summaries);
   assert.deepEqual([found("any"), found("found"), found("undrafted"), found("sure")], [null, [1, 3], [], []]);
   assert.deepEqual(found("longest"), [0, 1, 2, 3, 4, 5]);
+  const typical = (...totals) =>
+    foundBy(
+      "typical",
+      totals.map((total) => ({ total })),
+    );
+  assert.deepEqual([typical(1, 9, 4, 2), typical(3, 5), typical()], [[2], [0], []]); // mean 4; the first of equally near ones
 });

@@ -19,7 +19,7 @@ def drafter(bundled, tmp_path_factory):
     """A drafter's folder with the fingerprint of the bundled target."""
     folder = tmp_path_factory.mktemp("drafter")
     target = bundled.models.target
-    write_fingerprint(folder, fingerprint("tiny", target.tokenizer, target.config, bundled.models.first))
+    write_fingerprint(folder, fingerprint("tiny", target, bundled.models.first))
     return folder
 
 
@@ -82,7 +82,7 @@ def test_fingerprint_of_target_without_safetensors_leaves_out_weights(bundled, d
     source = changed(tmp_path / "t")
     for path in source.glob("*.safetensors*"):
         path.unlink()
-    assert fingerprint(str(source), target.tokenizer, target.config, bundled.models.first)["weights"] is None
+    assert fingerprint(str(source), target, bundled.models.first)["weights"] is None
     assert changes_since(str(drafter), bundled.models.first, target, str(source)) == ()
 
 
@@ -98,5 +98,5 @@ def test_bundled_drafters_have_fingerprint_of_bundled_target(bundled, part, net)
     path, target = TINY / part / NAME, bundled.models.target
     assert path.stat().st_size < MOST_BYTES
     if net:
-        fresh = fingerprint("tiny", target.tokenizer, target.config, getattr(bundled.models, net))
+        fresh = fingerprint("tiny", target, getattr(bundled.models, net))
         assert json.loads(path.read_text()) == fresh
