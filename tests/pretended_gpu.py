@@ -206,6 +206,8 @@ def one_gpu() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch, Functions():
         for name, answer in answers.items():
             patch.setattr(torch.cuda, name, lambda *_, answer=answer, **__: answer)
+        # Optimizers ask the accelerator for its stream, which needs a driver in torch's CUDA build.
+        patch.setattr(torch.accelerator, "is_available", lambda: False)
         patch.setattr(
             torch.autocast, "__init__", lambda own, device_type, *args, **kw: autocast(own, "cpu", *args, **kw)
         )
