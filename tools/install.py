@@ -11,6 +11,7 @@ Three ways are tried, in this order:
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from ast import literal_eval
@@ -58,4 +59,5 @@ def install(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback
     sys.exit(install(sys.argv[1:]))
