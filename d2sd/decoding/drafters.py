@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache
 
 from torch import Tensor
 
@@ -14,7 +14,7 @@ from d2sd.decoding.autoregressive_drafters import ChainDrafter, LevelDrafter
 from d2sd.decoding.cost_aware import Controller, Experience
 from d2sd.decoding.inspection import TOP_ALTERNATIVES
 from d2sd.decoding.verifier import Sampler, generator_seed
-from d2sd.decoding.walked_drafter import make_drafter
+from d2sd.decoding.walked_drafter import drafter_class
 from d2sd.methods import METHODS, Drafters, Proposal
 from d2sd.nets.models import Models
 from d2sd.nets.passes import Passes, row_shape
@@ -62,11 +62,11 @@ class CachedDrafters(Drafters):
         self.block_size = config.draft_depth + 2 if self.method.eagle3 else config.block_size or 1
         first = models.first if self.method.first_drafter else None
         second = {"none": None, "vp": models.second, "first": models.first}[self.method.second_drafter]
-        make = partial(make_drafter, target=models.target, passes=passes, sampler=Sampler.of(config))
-        self.first = None if first is None else make("first", first, inspect=config.inspect)
-        self.second = (
-            self.first if second is first else None if second is None else make("second", second, inspect=False)
-        )
+        context = models.target, passes, Sampler.of(config)
+        self.first = None if first is None else drafter_class(first)("first", first, *context, config.inspect)
+        self.second = self.first
+        if second is not first:
+            self.second = None if second is None else drafter_class(second)("second", second, *context)
         self.block_drafters = list(dict.fromkeys(d for d in (self.first, self.second) if d is not None))
         for drafter in self.block_drafters:  # the next pass of a fixed shape overwrites the distributions
             drafter.keeps = config.inspect and config.temperature > 0 and not passes.fixed

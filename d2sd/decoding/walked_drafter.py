@@ -17,11 +17,9 @@ from torch import Tensor
 
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.inspection import rows_of, tempered
-from d2sd.decoding.verifier import COLDEST, Sampler, gumbel
+from d2sd.decoding.verifier import COLDEST, gumbel
 from d2sd.nets.drafter import DFlashDraftModel
-from d2sd.nets.passes import Passes
-from d2sd.nets.target import Target
-from d2sd.tree.block import Block, DrafterName, Ranked
+from d2sd.tree.block import Block, Ranked
 
 OWN = 3  # columns of ``walk`` before the columns of ``BlockDrafter.forward``
 
@@ -206,17 +204,6 @@ class _Candidates:
         return [tokens[index] for index in order.tolist()], logs.exp().tolist(), logs.tolist()
 
 
-def make_drafter(
-    name: DrafterName,
-    model: DFlashDraftModel,
-    target: Target,
-    passes: Passes,
-    sampler: Sampler,
-    inspect: bool = False,
-) -> BlockDrafter:
-    """Returns a block drafter for one generation, with its cache.
-
-    inspect: whether drafts with an empty prefix include the result of ``tempered``.
-    """
-    kind = WalkedDrafter if model.form.walked else BlockDrafter
-    return kind(name, model, target, passes, sampler, inspect)
+def drafter_class(model: DFlashDraftModel) -> type[BlockDrafter]:
+    """Returns the class that drafts with a model."""
+    return WalkedDrafter if model.form.walked else BlockDrafter

@@ -18,7 +18,7 @@ from d2sd.calibration.replays import DraftingRun, TextWalk
 from d2sd.config import DecodeConfig
 from d2sd.decoding.block_drafter import attend_masked
 from d2sd.decoding.verifier import Sampler
-from d2sd.decoding.walked_drafter import WalkedDrafter, make_drafter
+from d2sd.decoding.walked_drafter import WalkedDrafter, drafter_class
 from d2sd.nets.attention import KeyValue
 from d2sd.nets.drafter import DFlashDraftModel, attention_mask
 from d2sd.nets.eagle3 import Chains, Eagle3DraftModel
@@ -102,7 +102,7 @@ class BlockRedrafter(Redrafter):
     def __post_init__(self) -> None:
         self.form, self.block = self.model.form, self.model.form.block_size
         passes = Passes("eager", "dense", 1, self.target.device)
-        self.drafter = make_drafter("first", self.model, self.target, passes, GREEDY)
+        self.drafter = drafter_class(self.model)("first", self.model, self.target, passes, GREEDY)
 
     @torch.inference_mode()
     def draft(self, text: Text, anchors: Sequence[int]) -> tuple[Tensor, Tensor]:

@@ -79,6 +79,17 @@ def test_page_and_commands_work_without_calls_of_unix(windows, tmp_path, monkeyp
     assert circumstances(target, [])["hardware"]["load_average"] is None
 
 
+@pytest.mark.parametrize(
+    ("limit", "used", "free"),
+    [("5000", "2000", 3000), ("1000", "2000", 0), ("max", "2000", 9000), ("99999", "0", 9000)],
+)
+def test_memory_of_container_is_the_rest_of_its_limit(monkeypatch, limit, used, free):
+    read = {"/sys/fs/cgroup/memory.max": limit, "/sys/fs/cgroup/memory.current": used}
+    monkeypatch.setattr(Path, "read_text", lambda path, **_: read[path.as_posix()])
+    monkeypatch.setattr(machine.psutil, "virtual_memory", lambda: SimpleNamespace(available=9000))
+    assert machine.memory() == free
+
+
 def test_processor_without_model_name_is_named_by_its_architecture(monkeypatch):
     for lines, name in (("processor\t: 0\nCPU part\t: 0xd0c\n", "aarch64"), ("model name\t: Zen\n", "Zen")):
         monkeypatch.setattr(Path, "read_text", lambda *_, lines=lines, **__: lines)

@@ -58,7 +58,7 @@ def read(target, taught, tmp_path_factory):
 def drafter_of(model, target, temperature=0.0, mode="eager"):
     """Returns a drafter after ``CONTEXT`` tokens with random features, and these features."""
     passes = Passes(mode, "dense", 256, torch.device("cpu"))
-    drafter = walked_drafter.make_drafter("first", model, target, passes, Sampler(temperature, 0, 1.0, 3))
+    drafter = walked_drafter.drafter_class(model)("first", model, target, passes, Sampler(temperature, 0, 1.0, 3))
     features = torch.randn(1, CONTEXT, 2 * H, generator=torch.Generator().manual_seed(1))
     drafter.extend(features[:, :9], torch.arange(9))
     drafter.extend(features[:, 9:], torch.arange(9, CONTEXT))
