@@ -346,6 +346,8 @@ class Jobs:
                             shown = update.value if len(outputs) > 1 else [update.value]
                         yield [*shown, _notice_of(update, job, ticket)]
                         update = job.next(updates)
+                    if _has_news(job, ticket):
+                        yield [*unchanged, _notice_of(Update(), job, ticket)]
                 finally:
                     job.ended = True
 
@@ -418,13 +420,24 @@ def _hidden_at_rest(ticket: Ticket) -> Any:
     return gr.skip() if ticket.job is not None and ticket.job.active else gr.Button(visible=False)
 
 
+def _has_news(job: Job, ticket: Ticket) -> bool:
+    """Returns whether a job was stopped, and the notice may still show its news."""
+    stopped = job.stopped and not (job.replaced or job.reports_end)
+    return stopped and job.said is not None and job.said[1] != "" and ticket.call == job.call
+
+
 def _notice_of(update: Update[Any], job: Job, ticket: Ticket) -> Any:
     """Returns the change of the notice for an update of a job.
 
     Every update repeats the current sentence, since Gradio's client may lose a sentence that the next update does not contain.
     After another call of the page, a sentence is no longer repeated: that call may have shown a newer one. An empty update
     changes nothing.
+
+    A stopped job hides its news, since they may reach the page after the answer to Stop, which hides them too.
     """
+    if _has_news(job, ticket):
+        job.said = "", "", ""
+        return sentence()
     now = update.problem, update.news, update.note
     job.quiet = job.quiet and not update.news
     outdated = now == job.said and ticket.call != job.call

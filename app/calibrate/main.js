@@ -43,7 +43,7 @@ function summaryView(choose) {
 
   function show(data) {
     const [verdict, ...rest] = data.reading;
-    const [title, reasons, exact] = verdictWords(verdict?.text ?? "");
+    const [title, reasons, exact] = headingOf(data);
     [result.textContent, more.textContent] = [title, reasons];
     const lines = exact ? [{ text: exact, tone: "note" }, ...rest] : rest;
     reading.replaceChildren(lines.length ? h("ul", {}, ...lines.map(line)) : "");
@@ -58,6 +58,10 @@ function closeReport() {
   const close = document.querySelector("#doctor-close");
   if (close?.getClientRects().length) close.click();
 }
+
+/** The heading of a measurement, split as by `verdictWords`. */
+export const headingOf = ({ progress: { running, done }, reading: [verdict] }) =>
+  running && !done ? ["Measuring the first prompt …", "", ""] : verdictWords(verdict?.text ?? "");
 
 /** Splits the verdict into a title (the part before the colon), the reasons, and a sentence about the ECE. */
 export function verdictWords(verdict) {

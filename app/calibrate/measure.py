@@ -189,8 +189,10 @@ def measure_prompts(
     """Run a prompt set and yield drawings: after every prompt at first, later whenever the number of finished prompts has
     doubled.
 
-    If the job is cancelled, the last drawing contains the finished prompts. Once another measurement has begun, no more drawings
-    are yielded. Raises ``InputError`` before the first drawing if a value is invalid.
+    If the job is cancelled, the last drawing contains the finished prompts. If it is cancelled while the models are loaded, nothing
+    is drawn, and ``recordings`` stays unchanged. Once another measurement has begun, no more drawings are yielded.
+
+    Raises ``InputError`` before the first drawing if a value is invalid.
 
     limit: maximum number of prompts.
     """
@@ -200,6 +202,8 @@ def measure_prompts(
     texts = source.prompts(count)
     yield from announce_loading(request.models)
     prepared = [prepare_run(request.models, prompt.text, config) for prompt in texts]
+    if job.cancelled():
+        return
     title = f"{len(texts)} prompts of {source.name} with {lane_title(method)}"
     measured = MeasuredRuns()
     runs: list[Recording] = []

@@ -94,11 +94,14 @@ def button_text(update: Update[str], session: Session) -> str:
 def stream_run(session: Session, job: Job, request: RunRequest) -> Iterator[Update[str]]:
     """Execute the requested run, record it in the session and yield its new segments.
 
-    Raises ``InputError`` if the request is invalid; the page then still shows the previous run.
+    Raises ``InputError`` if the request is invalid. Then, or if the job is cancelled while the models are loaded, the page still
+    shows the previous run.
     """
     config, stop = request.config(), job.cancelled
     yield from announce_loading(request.models)
     run = prepare_run(request.models, request.prompt, config)
+    if stop():
+        return
     header = run.engine.header(run.request)
     if wait := run.engine.first_use(run.request.config.backend):
         yield Update(news=wait)

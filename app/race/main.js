@@ -8,10 +8,9 @@ import { barRows } from "../../assets/viewer/bars.js";
 import { copyLink } from "../../assets/viewer/share.js";
 import { differencesView } from "./differences.js";
 import { Player, laneView, playerControls, readLane } from "./replay.js";
-import { costRows, elsewhereWords, raceTable, resultWords, timeAxis } from "./results.js";
+import { aloneWords, costRows, elsewhereWords, raceTable, resultWords, timeAxis } from "./results.js";
 import { textsView } from "./texts.js";
 
-const ALONE = "Tick a second method in ⋯ to compare.";
 const TITLES = { own: "Your race.", recorded: "A recorded race.", runs: "Runs of the list." };
 
 export function start(element, trigger, props, watch) {
@@ -85,7 +84,7 @@ export function start(element, trigger, props, watch) {
     if (state !== drawn) showRace(running);
     drawn = state;
     const told = resultWords(lanes.map(({ lane }) => lane));
-    result.textContent = running ? "One method at a time …" : (pair?.title ?? (told.title || ALONE));
+    result.textContent = running ? "One method at a time …" : (pair?.title ?? (told.title || aloneWords(lanes.length)));
     more.textContent = running ? "Methods that run together would slow each other down." : (pair?.more ?? "");
     all.textContent = running ? "" : [pair ? told.title : "", told.more].filter(Boolean).join(" ");
     compare(running ? null : pair);

@@ -97,6 +97,10 @@ const compared = (lanes) =>
 /** The mean time of a step, in milliseconds. */
 export const paceOf = ({ end, steps }) => fixed((1000 * end) / steps.length, 1);
 
+/** The title of a race without a comparison. `planned`: number of its methods, some of which may not have run to the end. */
+export const aloneWords = (planned) =>
+  planned > 1 ? "Too few methods ran to compare." : "Tick a second method in ⋯ to compare.";
+
 /** The result of a race: a `title`, and `more` about the steps. Both are empty if no lane with drafts was timed. */
 export function resultWords(lanes) {
   const done = lanes.filter(isDone);

@@ -110,7 +110,7 @@ def run_race(job: Job, request: RunRequest, methods: Sequence[str]) -> Iterator[
     """Yield updates while the methods run one after the other, in the order of ``LANES``.
 
     Methods without a drafter in these models are left out, with a note. Raises ``InputError`` only before the first update with a
-    race, so that the page still shows the previous race.
+    race. Then, or if the job is cancelled while the models are loaded, the page still shows the previous race.
 
     methods: names of lanes.
     """
@@ -125,6 +125,8 @@ def run_race(job: Job, request: RunRequest, methods: Sequence[str]) -> Iterator[
     if not configs:
         raise InputError(left_out[0])
     runs = [prepare_run(request.models, request.prompt, config) for config in configs]
+    if job.cancelled():
+        return
     race = Race(tuple(lane_of(c.method, c.cost_aware) for c in configs), config=configs[0])
     for place, prepared in enumerate(runs, 1):
         if job.cancelled():

@@ -29,6 +29,10 @@ import { count, plain } from "./words.js";
 const PRESENTED = { width: 932, height: 580 }; // pixels that the present view scales to the window
 const FOOT = 8; // pixels free below the view
 const READING = { title: "Reading the prompt …", more: "" };
+const NO_STEPS = {
+  title: "No steps.",
+  more: "The run ended with the first token, which the large model writes without a draft.",
+};
 const NO_QUESTION = { title: "", more: "" }; // a game starts as soon as the run is loaded
 
 class Explorer {
@@ -164,7 +168,7 @@ class Explorer {
    * `summary`: the step in words; `quiet`: whether screen readers skip it, as while following or playing.
    * `yours`: the user's own draft of the step with its result, or null.
    * `larger`: scale of the present view.
-   * `headline`: replaces the result of the step during a game or before the first step.
+   * `headline`: replaces the result of the step during a game or in a run without steps.
    */
   scene() {
     const { store, state, secret, data, fresh } = this;
@@ -201,7 +205,7 @@ class Explorer {
       headline: secret
         ? (this.games.find((game) => game.asking)?.question ?? NO_QUESTION)
         : !step
-          ? this.reading
+          ? this.stepless
           : place === null && typed
             ? typed.headline
             : null,
@@ -211,9 +215,10 @@ class Explorer {
     };
   }
 
-  get reading() {
-    const { received, recorded, failed } = this.store;
-    return received && !recorded && !failed ? READING : null;
+  get stepless() {
+    const { received, recorded, finished, failed } = this.store;
+    if (!received || failed) return null;
+    return finished ? NO_STEPS : recorded ? null : READING;
   }
 
   /** A sentence if a link names a step that the run lacks, else "". */
@@ -279,6 +284,7 @@ class Explorer {
       this.words.reset();
     }
     this.data += 1;
+    this.drawSoon(); // also if the state stays the same, as before the first step
     this.state.advance();
     this.selectWanted();
     this.openStage();

@@ -92,13 +92,26 @@ def words(notices):
 
 
 def test_stopped_job_ends_without_further_output():
+    """It only hides its news, which may reach the page after the answer to Stop."""
     wired = Wired(counting)
     assert wired.request()[0].visible is False
     running = wired.run()
     assert [next(running)[0], next(running)[1].value] == [1, "2 …"]
     assert wired.stop().visible is False
-    assert list(running) == [[gr.skip(), gr.skip()]]
+    assert [(value, notice.visible) for value, notice in running] == [(gr.skip(), False)]
     assert wired.ticket.job.ended
+
+
+def test_job_stopped_in_its_last_part_hides_its_news():
+    def loading(_):
+        yield Update(news="Loading …")
+
+    wired = Wired(loading)
+    wired.request()
+    running = wired.run()
+    assert next(running)[1].value == "Loading …"
+    wired.stop()
+    assert [(value, notice.visible) for value, notice in running] == [(gr.skip(), False)]
 
 
 def test_closed_window_frees_its_turn():

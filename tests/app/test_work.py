@@ -8,8 +8,10 @@ import pytest
 
 from app import models
 from app.calibrate import measure
+from app.explore import run as explore
 from app.jobs import Job
 from app.models import model_set
+from app.race import run as race
 from app.runs.recordings import Recording, Recordings
 from app.session import Session
 from app.streaming import RunRequest
@@ -62,6 +64,25 @@ def test_bad_input_is_one_sentence_and_changes_nothing(work, changes, sentence, 
     *before, last = works[work](**changes)
     assert sentence in last.problem
     assert all(update.value is None for update in (*before, last))
+    assert session.shown.header["prompt"] == "before"
+    assert [r.label for r in recordings.runs] == ["before"]
+
+
+@pytest.mark.parametrize("work", ["explore", "race", "measure"])
+def test_work_stopped_while_models_load_leaves_its_tab(work, monkeypatch):
+    monkeypatch.setattr(models, "loaded", lambda _: False)
+    session = Session(shown=RecordedRun.of([{"event": "Header", "prompt": "before"}]))
+    recordings = Recordings([Recording("before", RecordedRun())])
+    job = Job()
+    works = {
+        "explore": lambda: explore.stream_run(session, job, test_explore.request()),
+        "race": lambda: race.run_race(job, test_race.asked(), ["d2sd"]),
+        "measure": lambda: test_calibrate.updates(recordings, job),
+    }
+    running = works[work]()
+    assert next(running).news == "Loading tiny …"
+    job.stopped = True
+    assert all(update.value is None for update in running)
     assert session.shown.header["prompt"] == "before"
     assert [r.label for r in recordings.runs] == ["before"]
 

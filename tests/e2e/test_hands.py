@@ -12,6 +12,7 @@ from playwright.sync_api import Page, TimeoutError, expect
 
 from app import presets
 from d2sd.figures.viewer import standalone_page
+from d2sd.trace.run import RecordedRun
 from tests.chromium import SLOWER, new_page
 from tests.e2e.driving import DRAWN, finished, fold, open_tab, opened, start, unfold
 from tests.hands import QUICK, SIZES, Hands, OfflineHands, perform
@@ -183,6 +184,34 @@ def test_play_starts_at_its_middle_and_an_interrupted_step_leaves_nothing_behind
         perform(pressed, action)
         assert hands.hands.difference() == []
     assert pressed.locator(".tok:is(.ahead, .coming)").count() == 0
+    hands.close()
+
+
+@pytest.mark.parametrize(
+    ("kinds", "title"),
+    [
+        (["Header", "PrefillDone", "StepDone", "Finished"], "in one pass"),
+        (["Header", "PrefillDone", "Finished"], "No steps."),
+        (["Header", "Failed"], ""),
+    ],
+)
+def test_every_line_of_a_run_is_drawn_when_it_arrives(browser, file, kinds, title):
+    """Not only with the next step: a run may end without steps."""
+    hands = OfflineHands(browser, file, (1440, 900))
+    pressed = hands.hands.pressed
+    records = {type(record).__name__: record for record in reversed([*presets.opening().trace().records()])}
+    records |= {"Header": records["dict"], "Failed": {"event": "Failed", "sentence": "The run stopped: too warm."}}
+    run, words = RecordedRun(live=True), "() => frames2().then(frames2).then(() => viewOf().page.root.innerText)"
+    for place, kind in enumerate(kinds):
+        start = len(run)
+        run.append([records[kind]])
+        pressed.evaluate("lines => viewOf().store.feed(lines)", run.segment(start))
+        pressed.wait_for_function("length => viewOf().store.lines.length === length", arg=place + 1)
+        shown = pressed.evaluate(words)
+        pressed.evaluate("viewOf().redraw()")
+        assert pressed.evaluate(words) == shown, kind
+    expect(pressed.locator("#sentence h2")).to_contain_text(title)
+    assert hands.errors == []
     hands.close()
 
 

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
+  headingOf,
   nameOf,
   placesOf,
   predictedBy,
@@ -155,4 +156,12 @@ test("verdictWords splits a verdict into title, reason and precision", () => {
     "",
   ]);
   assert.deepEqual(verdictWords("No block was drafted."), ["No block was drafted.", "", ""]);
+});
+
+test("headingOf gives no verdict before the first prompt is finished", () => {
+  const reading = [{ text: "Nothing to score: there are no steps." }];
+  const heading = (running, done) => headingOf({ progress: { running, done }, reading })[0];
+  assert.equal(heading(true, 0), "Measuring the first prompt …");
+  assert.equal(heading(true, 1), "Nothing to score.");
+  assert.equal(heading(false, 0), "Nothing to score.");
 });

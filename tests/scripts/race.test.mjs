@@ -2,7 +2,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Player, clockWords, ordinal, readLane } from "../../app/race/replay.js";
-import { costRows, elsewhereWords, resultWords, timeTicks, timedWords, timesOf } from "../../app/race/results.js";
+import {
+  aloneWords,
+  costRows,
+  elsewhereWords,
+  resultWords,
+  timeTicks,
+  timedWords,
+  timesOf,
+} from "../../app/race/results.js";
 
 const frames = [];
 globalThis.requestAnimationFrame = (draw) => frames.push(draw);
@@ -167,6 +175,11 @@ test("resultWords names the fastest here and on the paper's machine, or says tha
   assert.deepEqual(resultWords([PLAIN]), { title: "", more: "" });
   const busy = { ...DRAFTED, row: { ...DRAFTED.row, disturbed: true } };
   assert.equal(resultWords([PLAIN, busy]).title, "Not measured cleanly.");
+});
+
+test("aloneWords advises to tick a second method only if one was ticked", () => {
+  assert.equal(aloneWords(1), "Tick a second method in ⋯ to compare.");
+  assert.equal(aloneWords(6), "Too few methods ran to compare.");
 });
 
 test("a disturbed lane is compared with nothing", () => {
